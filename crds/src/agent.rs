@@ -103,7 +103,7 @@ pub struct AgentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Protocol in which the agent is talked to by Tools, recif chat and the web UI: chat (POST /chat), a2a
-    /// (Agent2Agent: card and JSON-RPC) or http (neither: it is reached through the gateway alone). Empty: chat.
+    /// (Agent2Agent: card and JSON-RPC) or http (neither: it is reached through the gateway alone). Default: chat.
     // A string and not an enum, as `framework`.
     #[schemars(with = "String", extend("enum" = PROTOCOLS))]
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -56,7 +56,7 @@ pub fn is_protocol_header(name: &str) -> bool {
 pub struct PluginConfigSpec {
     /// Protocol of the provider: stub (answers without any network), openai (also for compatible servers), anthropic,
     /// gemini (also: googleai, google-ai, google), ollama, azure-openai (also: azureaifoundry), gemini-vertex (also: vertexai,
-    /// vertex-ai; their models that begin with claude are anthropic-vertex's) anthropic-vertex or bedrock. Any other word is for a
+    /// vertex-ai; their models that begin with claude are anthropic-vertex's), anthropic-vertex or bedrock. Any other word is for a
     /// workload with an image of its own that knows it.
     #[serde(rename = "type")]
     #[schemars(

@@ -40,6 +40,9 @@ plane through the API server, as `kubectl port-forward` does; the Role `recif-vi
 `RECIF_TOKEN=$(kubectl create token NAME)` is used by `chat` and `top`, and `ui` has a page for it. The kubeconfig's token is never sent over a way that
 others could read.
 
+An Agent is talked to in [its protocol](agents.md#its-protocol), which `chat` reads from the object; where it cannot, `POST /chat`. Of one that
+speaks plain HTTP it says the address, and ends with code 1.
+
 In a folder in which `recif dev` runs, and in those below, every command uses that, unless `--kubeconfig`, `--context` or `KUBECONFIG` names
 another cluster, and says so on stderr. It has to run at this moment, as the same user, and its folder `.recif` has to be that user's alone:
 what a repository brings is not used.

@@ -109,7 +109,8 @@ impl WorkloadKind for Agent {
 
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let found = AgentReferences::look_up(self, deps);
-        let config = render::agent_config(self, &found.parts()?, &deps.settings).map_err(terminal)?;
+        let parts = AgentParts { is_own_image: !image::is_runner(self, &deps.settings), ..found.parts()? };
+        let config = render::agent_config(self, &parts, &deps.settings).map_err(terminal)?;
         let proxy = self.proxy_image(&deps.settings);
         let agent = image::of_container(self, &deps.settings);
         let images = AgentImages { agent, proxy: self.pinned_proxy(&proxy) };
@@ -123,20 +124,24 @@ impl WorkloadKind for Agent {
                 "the operator has no DATABASE_URL for this namespace, so the agent runs without its knowledge bases",
             ),
         });
-        let is_own_image = agent != deps.settings.runner_image;
+        let is_own_image = !image::is_runner(self, &deps.settings);
         let written = self.spec.model_ref.is_none().then_some(self.spec.model_type.as_str());
         let providers = written.into_iter().chain(found.providers());
         let understood = is_own_image.then(|| unknown_providers(agent, "its environment", providers)).flatten();
         let left_out = found.left_out.as_ref().map(LeftOut::condition);
         let (type_, id) = (config.plain.get("CORAIL_MODEL_TYPE"), config.plain.get("CORAIL_MODEL_ID"));
         let model = type_.zip(id).map(|(type_, id)| format!("{type_}/{id}"));
+        let model = model.filter(|_| self.spec.model_ref.is_none() || found.has_model());
+        // The scaler writes it: it stays for as long as there are fallbacks for the model that it names.
+        let status = self.status.as_ref().filter(|status| found.has_fallbacks() && status.model == model);
+        let fell_back = status.and_then(|status| status.machine.condition(condition_type::MODEL_FALLBACK).cloned());
         let rendered = RenderedWorkload {
-            model: model.filter(|_| self.spec.model_ref.is_none() || found.has_model()),
+            model,
             config: render::agent_config_children(self, &config),
             content_hash: config.content_hash,
             running: Vec::from(running.map_err(terminal)?),
             overlay: self.spec.pod_template.is_some(),
-            conditions: knowledge.into_iter().chain(left_out).chain(understood).collect(),
+            conditions: knowledge.into_iter().chain(left_out).chain(understood).chain(fell_back).collect(),
         };
         Ok(workload::with_policies(self, deps, rendered))
     }

@@ -93,6 +93,11 @@ impl AgentReferences {
         self.model.is_some()
     }
 
+    /// Reports whether Models stand in for that of `modelRef`.
+    pub(super) fn has_fallbacks(&self) -> bool {
+        !self.fallbacks.is_empty()
+    }
+
     /// Returns the providers of the Model of `modelRef` and of those that stand in for it.
     pub(super) fn providers(&self) -> impl Iterator<Item = &str> {
         let first = self.model.iter().map(|(_, plugin)| plugin.spec.type_.as_str());
@@ -110,6 +115,7 @@ impl AgentReferences {
             prompt: self.prompt.as_deref().map(prompt::template).transpose()?,
             model: self.model.as_ref().map(|(model, plugin)| (&model.spec, &plugin.spec)),
             fallbacks: &self.fallbacks,
+            is_own_image: false,
             data: self.data.clone(),
         })
     }

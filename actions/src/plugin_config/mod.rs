@@ -4,7 +4,7 @@
 use crds::{
     PluginConfig, PluginConfigSpec, ReferencePhase,
     plugin_config::BASE_URL_KEYS,
-    provider::{BEDROCK, Provider, REGION_KEYS, provider},
+    provider::{ANTHROPIC_VERTEX, AZURE_OPENAI, BEDROCK, GEMINI_VERTEX, Provider, REGION_KEYS, provider},
     reason,
 };
 use machine::{ActionError, Table, TableError};
@@ -18,6 +18,9 @@ use crate::{
     references::{Evaluation, Query, Referable, used_digest},
     render::is_web_address,
 };
+
+/// Providers whose types were once words for images of users' own.
+const CLOUDS: [Provider; 4] = [AZURE_OPENAI, GEMINI_VERTEX, ANTHROPIC_VERTEX, BEDROCK];
 
 impl ControlledKind for PluginConfig {
     const TABLE: Table<ReferencePhase> = Table {
@@ -39,13 +42,13 @@ impl Referable for PluginConfig {
 
 impl ReferenceKind for PluginConfig {
     fn report_status(&mut self, _: &Deps) {
-        let message = unread(&self.spec);
+        let wrong = cloud_problem(&self.spec).map(|message| (reason::INVALID_SPEC, message));
+        let found = wrong.or_else(|| Some((reason::UNKNOWN_SETTING, unread(&self.spec)?)));
         let conditions = &mut self.common_mut().conditions;
-        match message {
-            Some(message) => update_condition(
-                conditions,
-                condition(condition_type::CONFIG_UNDERSTOOD, false, reason::UNKNOWN_SETTING, message),
-            ),
+        match found {
+            Some((reason, message)) => {
+                update_condition(conditions, condition(condition_type::CONFIG_UNDERSTOOD, false, reason, message));
+            }
             None => conditions.retain(|known| known.type_ != condition_type::CONFIG_UNDERSTOOD),
         }
     }
@@ -72,14 +75,24 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
     if spec.lacks_credentials() {
         return Some(format!("{} needs credentialsRef, or baseUrl, headersFrom or passthrough", spec.type_));
     }
-    let region = spec.region.as_deref().unwrap_or_default();
-    if let Some(region) = [region, spec.region().unwrap_or_default()].into_iter().find(|region| !is_region(region)) {
-        return Some(format!("region {region:?} is not a region: use a word such as eu"));
+    if let Some(problem) = region_problem(spec.region.as_deref()) {
+        return Some(problem);
     }
     // What an image of the user's own makes of these keys is not known.
-    let provider = provider(&spec.type_)?;
+    let is_judged = provider(&spec.type_).is_some_and(|provider| !CLOUDS.contains(provider));
+    is_judged.then(|| address_problem(spec)).flatten()
+}
+
+/// Returns the reason why Récif's runner cannot use a PluginConfig of a cloud's type. An image of the user's own may have known that
+/// type before and read its keys in another way, so that this is no error.
+fn cloud_problem(spec: &PluginConfigSpec) -> Option<String> {
+    let provider = provider(&spec.type_).filter(|provider| CLOUDS.contains(provider))?;
+    let region = spec.region.as_deref().unwrap_or_default();
     if *provider == BEDROCK && region.is_empty() && spec.base_url().is_none() {
         return Some("bedrock needs region, such as eu-central-1".to_owned());
+    }
+    if let Some(problem) = region_problem(spec.region()) {
+        return Some(problem);
     }
     if let Some(problem) = provider.settings.iter().find_map(|names| setting_problem(spec, names)) {
         return Some(problem);
@@ -88,6 +101,11 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
     {
         return Some(format!("keep one of region, {name}"));
     }
+    address_problem(spec)
+}
+
+/// Returns what is wrong with the base URL.
+fn address_problem(spec: &PluginConfigSpec) -> Option<String> {
     let (first, url) = spec.setting(&BASE_URL_KEYS).next()?;
     if let Some(problem) = twice(spec, &BASE_URL_KEYS) {
         return Some(problem);
@@ -98,8 +116,10 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
         .then(|| format!("extraConfig.{first} must be a URL that begins with http:// or https:// and names a host"))
 }
 
-fn is_region(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+fn region_problem(region: Option<&str>) -> Option<String> {
+    let is_region = |text: &&str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let region = region.filter(|region| !is_region(region))?;
+    Some(format!("region {region:?} is not a region: use a word such as eu"))
 }
 
 /// Returns the setting of `extraConfig` that stands for the region.
@@ -208,15 +228,29 @@ mod tests {
                 json!({"extraConfig": {"baseUrl": "http://h", "serverAddress": "http://i"}}),
                 Some("keep one of baseUrl, serverAddress"),
             ),
-            (json!({"type": "azure-openai", "credentialsRef": null, "extraConfig": {"apiVersion": "v1"}}), None),
+            (json!({"type": "azure", "extraConfig": {"endpoint": "h.example", "baseUrl": "unix:/run/llm"}}), None),
+            // Types of clouds were once for images of users' own.
+            (json!({"type": "bedrock", "credentialsRef": null}), None),
+            (json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "us", "baseUrl": "h"}}), None),
+        ] {
+            assert_eq!(keyed(more.clone()).as_deref(), expected, "{more}");
+        }
+    }
+
+    #[test]
+    fn what_the_runner_could_not_reach_a_cloud_by_is_told() {
+        for (spec, expected) in [
+            (json!({"type": "openai", "extraConfig": {"baseUrl": "h"}}), None),
+            (json!({"type": "azure-openai", "extraConfig": {"apiVersion": "v1"}}), None),
+            (
+                json!({"type": "azure-openai", "extraConfig": {"endpoint": "h.example"}}),
+                Some("extraConfig.endpoint must be a URL that begins with http:// or https:// and names a host"),
+            ),
             (
                 json!({"type": "azureaifoundry", "extraConfig": {"apiVersion": 2}}),
                 Some("extraConfig.apiVersion must be a text"),
             ),
-            (
-                json!({"type": "vertexai", "credentialsRef": null, "region": "eu", "extraConfig": {"location": "eu"}}),
-                None,
-            ),
+            (json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "eu"}}), None),
             (
                 json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "us"}}),
                 Some("keep one of region, location"),
@@ -233,12 +267,12 @@ mod tests {
                 json!({"type": "vertexai", "extraConfig": {"location": "evil.example/"}}),
                 Some("region \"evil.example/\" is not a region: use a word such as eu"),
             ),
-            (json!({"type": "bedrock", "credentialsRef": null}), Some("bedrock needs region, such as eu-central-1")),
-            (json!({"type": "bedrock", "credentialsRef": null, "region": "eu-central-1"}), None),
-            (json!({"type": "bedrock", "credentialsRef": null, "extraConfig": {"baseUrl": "http://h"}}), None),
-            (json!({"type": "azure", "extraConfig": {"endpoint": "h.example", "baseUrl": "unix:/run/llm"}}), None),
+            (json!({"type": "bedrock"}), Some("bedrock needs region, such as eu-central-1")),
+            (json!({"type": "bedrock", "region": "eu-central-1"}), None),
+            (json!({"type": "bedrock", "extraConfig": {"baseUrl": "http://h"}}), None),
         ] {
-            assert_eq!(keyed(more.clone()).as_deref(), expected, "{more}");
+            let found = cloud_problem(&serde_json::from_value(spec.clone()).unwrap());
+            assert_eq!(found.as_deref(), expected, "{spec}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Cycles of objects that call each other, also across namespaces.
+//! Cycles of objects that call each other, also across namespaces. A call that an Agent does not admit is none, so that no other
+//! namespace can put the Agent on a cycle.
 
 use crds::{
     RefKind,
@@ -6,6 +7,7 @@ use crds::{
 };
 
 use super::evaluate::{Resolver, Usage, references_for};
+use crate::allowed_namespaces::admits;
 
 impl Resolver<'_> {
     /// Returns the dependency cycle of an object of the resolver's namespace, as a sentence.
@@ -14,7 +16,8 @@ impl Resolver<'_> {
             let namespace = node.namespace.as_deref().unwrap_or(self.namespace);
             let of = (node.kind, namespace, node.name.as_str());
             let references = references_for(self.cache, of, Usage::Calls).into_iter();
-            let calls = references.filter(|it| matches!(it.kind, RefKind::Tool | RefKind::Flow | RefKind::Agent));
+            let is_called = |kind: RefKind| matches!(kind, RefKind::Tool | RefKind::Flow | RefKind::Agent);
+            let calls = references.filter(|it| is_called(it.kind) && admits(self.cache, it, namespace));
             let node = |kind, called: Option<String>, name| {
                 let called = called.unwrap_or_else(|| namespace.to_owned());
                 Node { kind, namespace: (called != self.namespace).then_some(called), name }

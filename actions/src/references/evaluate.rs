@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{inputs::Resolution, uncallable::Uncallable};
 use crate::{
-    allowed_namespaces::refusal,
+    allowed_namespaces::{admits, refusal},
     deps::Deps,
     discovery::{ChosenState, ToolState, chosen_state, tool_state},
     ports::{CacheReader, Cached, CachedChild, ChildKind, ChildRef},
@@ -86,9 +86,12 @@ macro_rules! by_kind {
         }
 
         impl Resolver<'_> {
-            /// Returns why no Pod can call the workload of the reference, if none can.
+            /// Returns why no Pod can call the workload of the reference, if none can. Nothing is said of one that may not be used.
             pub(crate) fn uncallable(&self, reference: &Reference) -> Option<Uncallable> {
                 let (namespace, name) = (reference.namespace.as_deref().unwrap_or(self.namespace), &reference.name);
+                if !admits(self.cache, reference, self.namespace) {
+                    return None;
+                }
                 match reference.kind {
                     $($(by_kind!(kind $kind $rank) => {
                         self.cache.get::<crds::$module::$kind>(namespace, name)?.uncallable()

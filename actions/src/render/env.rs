@@ -68,6 +68,8 @@ pub struct AgentParts<'a> {
     pub model: Option<(&'a ModelSpec, &'a PluginConfigSpec)>,
     /// Models that stand in for it.
     pub fallbacks: &'a [FlowModel],
+    /// Set if the image is not Récif's runner.
+    pub is_own_image: bool,
     /// For each Secret and ConfigMap that is read (`Secret/keys`), the digest of its data.
     pub data: BTreeMap<String, String>,
 }
@@ -93,7 +95,8 @@ pub fn agent_config(
     plain.set("CORAIL_MODEL_TYPE", parts.model.map_or(&spec.model_type, |(_, plugin)| &plugin.type_));
     plain.set("CORAIL_MODEL_ID", parts.model.map_or(&spec.model_id, |(model, _)| &model.model));
     plain.set_some("CORAIL_MODEL_REGION", model.region);
-    plain.set_some("CORAIL_MODEL_EXTRA_CONFIG", model.extra_config);
+    // Another image may not read it, and a new variable would replace its Pods.
+    plain.set_some("CORAIL_MODEL_EXTRA_CONFIG", model.extra_config.filter(|_| !parts.is_own_image));
     plain.set_some("CORAIL_MODEL_CONFIG", model.config);
     plain.set_some("CORAIL_MODEL_CREDENTIAL_KEYS", model.keys);
     set_url(&mut plain, &mut secret, "CORAIL_MODEL_BASE_URL", model.base_url);

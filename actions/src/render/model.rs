@@ -3,8 +3,8 @@
 //! | variable | value |
 //! |---|---|
 //! | `CORAIL_MODEL_BASE_URL` | `extraConfig.baseUrl` (or `baseURL`, `serverAddress`, `endpoint`) of the PluginConfig, where it has one |
-//! | `CORAIL_MODEL_REGION` | `region` of the PluginConfig, or what stands for it, where it has one |
-//! | `CORAIL_MODEL_EXTRA_CONFIG` | the settings of `extraConfig` that its protocol reads besides the base URL, as JSON, where it has any |
+//! | `CORAIL_MODEL_REGION` | `region` of the PluginConfig, where it has one |
+//! | `CORAIL_MODEL_EXTRA_CONFIG` | the settings of `extraConfig` that its protocol reads besides the base URL, as JSON, where it has any; with Récif's runner alone |
 //! | `CORAIL_MODEL_CONFIG` | `defaultConfig` of the Model as JSON, where it has one |
 //! | `CORAIL_MODEL_CREDENTIAL_KEYS` | `credentialKeys` of the PluginConfig as a JSON array, where it has any |
 //! | `CORAIL_MODEL_HEADERS` | `headersFrom` as a JSON object; values that come from elsewhere are `$NAME` |
@@ -72,7 +72,7 @@ impl ModelEnv {
         };
         Self {
             base_url: plugin.base_url().map(str::to_owned),
-            region: plugin.region().map(str::to_owned),
+            region: plugin.region.clone().filter(|region| !region.is_empty()),
             extra_config: (!settings.is_empty()).then(|| Value::from(settings).to_string()),
             config: config.map(Value::to_string),
             keys: (!keys.is_empty()).then(|| json!(keys).to_string()),

@@ -83,7 +83,7 @@ impl<'a> Plugin<'a> {
         let prefix = prefix(name);
         Self {
             type_: &plugin.type_,
-            region: plugin.region(),
+            region: plugin.region.as_deref(),
             extra_config: plugin.extra_config.as_ref().map(Sorted),
             headers: server_headers(|part| variable(&prefix, part), &plugin.headers_from).collect(),
             tls: plugin.tls.as_ref().and_then(|tls| CallTls::new(tls, &variable(&prefix, AUTHORITIES))),

@@ -72,8 +72,12 @@ pub const DECISION_PATHS: &[&str] = &[
 ];
 
 /// Condition types that rendering writes, each for as long as the spec has the fields it is about.
-pub(super) const RENDERED_CONDITIONS: &[&str] =
-    &[condition_type::KNOWLEDGE_BASES_CONFIGURED, condition_type::TOOLS_RESOLVED, condition_type::CONFIG_UNDERSTOOD];
+pub(super) const RENDERED_CONDITIONS: &[&str] = &[
+    condition_type::KNOWLEDGE_BASES_CONFIGURED,
+    condition_type::TOOLS_RESOLVED,
+    condition_type::CONFIG_UNDERSTOOD,
+    condition_type::MODEL_FALLBACK,
+];
 
 /// Condition types that the actions of a workload write.
 pub const CONDITIONS: &[&str] = &[

@@ -31,8 +31,8 @@ pub const SERVER_REACHABLE: &str = "ServerReachable";
 pub const CONFIG_UNDERSTOOD: &str = "ConfigUnderstood";
 /// True if the scaler can set the number of Pods; written by the scaler, and absent without `spec.scaling`.
 pub const SCALING_ACTIVE: &str = "ScalingActive";
-/// True while a model that stands in answers at least half of an agent's requests, as gateways see it; False once the first model
-/// answers again, and absent before. Written by the scaler.
+/// True once models that stand in answer at least half of an agent's requests, as gateways see it, and until they answer less than a
+/// quarter; then False, and absent before and without fallbacks. Written by the scaler.
 pub const MODEL_FALLBACK: &str = "ModelFallback";
 /// True while the API server drops fields of the status, because the CRDs are older than the operator; absent otherwise.
 pub const CRD_OUTDATED: &str = "CRDOutdated";

@@ -94,18 +94,17 @@ async fn another_model_answers_where_the_first_cannot(ns: Namespace) -> Result<(
 
 async fn a_plugin_config_says_what_it_lacks_and_what_nothing_reads(ns: Namespace) -> Result<()> {
     let elsewhere = json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "us"}});
+    ns.apply(&plugin_config("bare", json!({"type": "anthropic"}))).await?;
+    let words = "anthropic needs credentialsRef, or baseUrl, headersFrom or passthrough";
+    let says = |it: &Object| it.phase() == "Error" && it.condition("Ready").contains(words);
+    ns.until(PLUGIN_CONFIG, "bare", REPORT_TIMEOUT, words, says).await?;
     for (name, spec, words) in [
-        (
-            "bare",
-            json!({"type": "anthropic"}),
-            "anthropic needs credentialsRef, or baseUrl, headersFrom or passthrough",
-        ),
         ("nowhere", json!({"type": "bedrock"}), "bedrock needs region, such as eu-central-1"),
         ("twice", elsewhere, "keep one of region, location"),
     ] {
-        ns.apply(&plugin_config(name, spec)).await?;
-        let says = |it: &Object| it.phase() == "Error" && it.condition("Ready").contains(words);
-        ns.until(PLUGIN_CONFIG, name, REPORT_TIMEOUT, words, says).await?;
+        let config = ns.provide(&plugin_config(name, spec)).await?;
+        let understood = config.condition("ConfigUnderstood");
+        ensure!(understood.is_false() && understood.contains(words), "{}", config.describe());
     }
     let misspelt = json!({"type": "ollama", "extraConfig": {"baseUrl": "http://o", "baseUri": "http://o"}});
     let config = ns.provide(&plugin_config("misspelt", misspelt)).await?;

@@ -99,6 +99,6 @@ fn path(url: &str) -> Option<String> {
 /// Returns the path below `base`. An agent that knows the address by which it is reached names the whole path.
 fn below(base: &str, path: &str) -> String {
     let base = base.trim_end_matches('/');
-    let known = path.split_once(base).map(|(_, rest)| rest).filter(|rest| rest.is_empty() || rest.starts_with('/'));
-    format!("{base}{}", known.filter(|_| !base.is_empty()).unwrap_or(path))
+    let known = path.strip_prefix(base).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    format!("{base}{}", known.unwrap_or(path))
 }

@@ -59,7 +59,8 @@ fn a_path_is_below_the_address_that_is_known() {
         ("http://localhost:8000/", "/v1/agents/ns/x", "/v1/agents/ns/x/"),
         ("http://localhost:8000/rpc", "/v1/agents/ns/x/", "/v1/agents/ns/x/rpc"),
         ("https://gw.example/v1/agents/ns/x/", "/v1/agents/ns/x", "/v1/agents/ns/x/"),
-        ("https://gw.example/outer/v1/agents/ns/x/rpc", "/v1/agents/ns/x", "/v1/agents/ns/x/rpc"),
+        ("https://gw.example/v1/agents/ns/x/rpc", "/v1/agents/ns/x", "/v1/agents/ns/x/rpc"),
+        ("http://localhost:8000/v1/rpc", "/rpc", "/rpc/v1/rpc"),
         ("https://gw.example/v1/agents/ns/x2/rpc", "/v1/agents/ns/x", "/v1/agents/ns/x/v1/agents/ns/x2/rpc"),
         ("http://a/rpc", "/", "/rpc"),
     ] {

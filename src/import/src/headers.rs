@@ -45,7 +45,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(is_word)
 }
 
-/// Returns the names of headers of a caller that calls have too, each once, and tells those that we refuse.
+/// Returns the names of headers of a caller that calls have too, each once, and reports those that are refused.
 pub(crate) fn forwarded(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec<String> {
     let (mut taken, mut seen) = (Vec::<String>::new(), Vec::<String>::new());
     for name in fields.texts(key) {

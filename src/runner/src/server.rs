@@ -101,10 +101,8 @@ impl AgentApp {
 /// Says in a response by another model why the first one did not answer.
 async fn add_model_failure(State(agent): State<Option<Arc<Agent>>>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    if let Some(agent) = agent
-        && let Some(first) = agent.models().first()
-    {
-        sse::add_failure(&mut response, first, agent.model_failure());
+    if let Some(agent) = agent {
+        sse::add_failure(&mut response, agent.model_failure().as_deref());
     }
     response
 }
@@ -127,8 +125,8 @@ async fn chat(
         return Ok(response.await);
     }
     let reply = agent.respond(turn, None).await?;
-    let model = reply.answerers.first().map(|answerer| answerer.model.clone());
-    Ok(sse::with_model(Json(reply).into_response(), model))
+    let answerer = reply.answerers.first().cloned();
+    Ok(sse::with_model(Json(reply).into_response(), answerer))
 }
 
 impl From<TurnError> for ErrorResponse {

@@ -25,6 +25,8 @@ use super::{models::Answerer, turn_event::TurnEvent, usage::UsageAccount};
 const MODEL: HeaderName = HeaderName::from_static("x-recif-model");
 /// Header with the failure of the first model, such as `HTTP 503`, where another one answers.
 const FAILURE: HeaderName = HeaderName::from_static("x-recif-model-failure");
+/// Failure of the first model where it is not known: another request had an answer of it since.
+const UNKNOWN_FAILURE: &str = "no answer";
 /// Longest wait for the model that answers before the header of the response is sent without it: a client must see soon that it
 /// was heard.
 const FIRST_ANSWERER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,10 +49,10 @@ where
     let task = AbortOnDropHandle::new(tokio::spawn(turn(sender)));
     let (mut answerer, mut early) = (None, None);
     if let [only] = models {
-        answerer = Some(only.clone());
+        answerer = Some(Answerer { model: only.clone(), is_fallback: false });
     } else if !models.is_empty() {
         match tokio::time::timeout(FIRST_ANSWERER_TIMEOUT, receiver.recv()).await {
-            Ok(Some(TurnEvent::Answerer(found))) => answerer = Some(found.model),
+            Ok(Some(TurnEvent::Answerer(found))) => answerer = Some(found),
             Ok(event) => early = event,
             Err(_) => {}
         }
@@ -77,22 +79,30 @@ where
     with_model(Sse::new(events).keep_alive(KeepAlive::default()).into_response(), answerer)
 }
 
+/// Mark of a response by a model that is not the first one. Its name does not say so: the same model may stand in at another provider.
+#[derive(Debug, Clone, Copy)]
+struct AnsweredByFallback;
+
 /// Sets the header that says which model answers.
-pub(super) fn with_model(mut response: Response, model: Option<Arc<str>>) -> Response {
+pub(super) fn with_model(mut response: Response, answerer: Option<Answerer>) -> Response {
+    let Some(Answerer { model, is_fallback }) = answerer else { return response };
+    if is_fallback {
+        response.extensions_mut().insert(AnsweredByFallback);
+    }
     // A name that no header may hold is left out: the last event has it.
-    if let Some(model) = model.and_then(|model| HeaderValue::from_str(&model).ok()) {
+    if let Ok(model) = HeaderValue::from_str(&model) {
         response.headers_mut().insert(MODEL, model);
     }
     response
 }
 
-/// Sets the header that says why the model `first` did not answer, where another one does.
-pub(super) fn add_failure(response: &mut Response, first: &str, failure: Option<Arc<str>>) {
-    let is_other = response.headers().get(MODEL).is_some_and(|model| model.as_bytes() != first.as_bytes());
-    let failure = failure.filter(|_| is_other).and_then(|failure| HeaderValue::from_str(&failure).ok());
-    if let Some(failure) = failure {
-        response.headers_mut().insert(FAILURE, failure);
+/// Sets the header that says why the first model did not answer, where another one does.
+pub(super) fn add_failure(response: &mut Response, failure: Option<&str>) {
+    if response.extensions().get::<AnsweredByFallback>().is_none() {
+        return;
     }
+    let failure = HeaderValue::from_str(failure.unwrap_or(UNKNOWN_FAILURE));
+    response.headers_mut().insert(FAILURE, failure.unwrap_or_else(|_| HeaderValue::from_static(UNKNOWN_FAILURE)));
 }
 
 /// Adds the models that answered to the data of the last event: one for each request to a model, and whether one of them was not
@@ -140,6 +150,23 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+
+    #[test]
+    fn a_fallback_is_known_by_its_place_and_not_by_its_name() {
+        for (is_fallback, failure, expected) in [
+            (true, Some("HTTP 503"), Some("HTTP 503")),
+            (true, Some("a\nb"), Some("no answer")),
+            (true, None, Some("no answer")),
+            (false, Some("HTTP 503"), None),
+        ] {
+            let answerer = Answerer { model: "openai/gpt".into(), is_fallback };
+            let mut response = with_model(().into_response(), Some(answerer));
+            add_failure(&mut response, failure);
+            assert_eq!(response.headers()[MODEL], "openai/gpt");
+            let found = response.headers().get(FAILURE).map(|failure| failure.to_str().unwrap());
+            assert_eq!(found, expected, "{is_fallback} {failure:?}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_header_waits_5_s_for_the_model_that_answers_at_most() {

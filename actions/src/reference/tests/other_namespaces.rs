@@ -55,11 +55,14 @@ async fn an_agent_of_another_namespace_is_asked_while_it_admits_those_who_ask() 
 #[tokio::test(start_paused = true)]
 async fn an_agent_of_another_namespace_that_speaks_plain_http_is_named_with_it() {
     let sim = Sim::new();
-    let spec = json!({"protocol": "http", "allowedNamespaces": {"from": "All"}});
-    sim.store().create(&in_shop("Agent", "seller"), agent(spec));
-    let ask = tool_id("ask");
+    let (asked, ask) = (in_shop("Agent", "seller"), tool_id("ask"));
+    sim.store().create(&asked, agent(json!({"protocol": "http"})));
     sim.store().create(&ask, asks("shop", "seller"));
-    Operator::start(&sim).run(MINUTE).await;
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let refused = message(&sim, &ask);
+    assert!(refused.contains("may not be used from namespace"), "it tells nothing of itself: {refused}");
+    admit(&sim, &mut operator, &asked, json!({"from": "All"})).await;
     let expected = r#"agent "shop/seller" speaks plain http: only chat and a2a agents can be tools"#;
     assert_eq!((phase(&sim, &ask), message(&sim, &ask)), ("Error".to_owned(), expected.to_owned()));
 }
@@ -91,5 +94,22 @@ async fn agents_of_two_namespaces_that_ask_each_other_name_the_cycle() {
     ] {
         assert_eq!(message(&sim, member), format!("cycle: {cycle}"));
         assert_eq!(sim.store().at(member, "/status/conditions/0/reason"), json!("ReferenceCycle"), "{member}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_an_agent_does_not_admit_is_on_no_cycle() {
+    let sim = Sim::new();
+    let back = in_shop("Tool", "back");
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["ask"]})));
+    sim.store().create(&tool_id("ask"), asks("shop", "b"));
+    sim.store().create(&in_shop("Agent", "b"), agent(json!({"tools": ["back"], "allowedNamespaces": {"from": "All"}})));
+    sim.store().create(&back, asks("team", "a"));
+    Operator::start(&sim).run(MINUTE).await;
+    let refusal = r#"agent "team/a" may not be used from namespace "shop""#;
+    assert!(message(&sim, &back).contains(refusal), "{}", message(&sim, &back));
+    for member in [agent_id("a"), tool_id("ask")] {
+        let said = message(&sim, &member);
+        assert!(!said.contains("cycle"), "{said}");
     }
 }

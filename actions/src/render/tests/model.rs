@@ -64,6 +64,12 @@ fn settings_of_its_protocol_reach_the_agent() {
     let config = with(&plugin(json!({ "type": "azure-openai", "extraConfig": extra })));
     assert_eq!(config.plain["CORAIL_MODEL_EXTRA_CONFIG"], r#"{"apiVersion":"2024-10-21"}"#);
     assert!(!with(&plugin(json!({}))).plain.contains_key("CORAIL_MODEL_EXTRA_CONFIG"));
+    let (model, plugin) = (model(), plugin(json!({ "type": "vertexai", "extraConfig": { "location": "eu" } })));
+    let parts = AgentParts { model: Some((&model, &plugin)), is_own_image: true, ..AgentParts::default() };
+    let config = agent_config(&agent(json!({ "modelRef": { "name": "m" } })), &parts, &bare()).unwrap();
+    for name in ["CORAIL_MODEL_EXTRA_CONFIG", "CORAIL_MODEL_REGION"] {
+        assert!(!config.plain.contains_key(name), "{name}: an image of the user's own keeps its variables");
+    }
 }
 
 #[test]

@@ -69,12 +69,17 @@ async fn in_a_namespace_that_is_deleted_its_children_are_not_made_again() {
     assert_eq!(sim.store().get(&child_id("Deployment")), None);
     let requests: Vec<_> = sim.take_requests().iter().map(ToString::to_string).collect();
     assert_eq!(requests, ["Status Agent/b"], "the one that runs needs no write, the one that waits says for what");
-    assert_eq!(sim.store().at(&agent_id("b"), "/status/waiting/message"), json!("the namespace is being deleted"));
+    let conditions = sim.store().at(&agent_id("b"), "/status/conditions");
+    let reports = |found: &Value| found["type"] == "Ready" && found["message"] == "the namespace is being deleted";
+    assert!(conditions.as_array().is_some_and(|all| all.iter().any(reports)), "{conditions:#}");
 
     sim.store().not_yet_deleted.clear();
+    sim.store().delete_namespace(crate::fake::NS);
     operator.run(MINUTE).await;
-    assert_eq!(sim.take_writes().len(), 4);
-    assert_eq!((sim.store().get(&agent_id("a")), sim.store().get(&agent_id("b"))), (None, None));
+    assert_eq!(sim.take_writes(), ["Status Agent/a", "Metadata Agent/a"], "the other one has no finalizer yet");
+    for name in ["a", "b"] {
+        assert_eq!(sim.store().get(&agent_id(name)), None);
+    }
 }
 
 #[tokio::test(start_paused = true)]

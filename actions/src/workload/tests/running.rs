@@ -313,3 +313,33 @@ async fn what_comes_one_by_one_is_rendered_once_and_an_edit_waits_for_nothing() 
     operator.run(Duration::from_millis(50)).await;
     assert_eq!(applied(&sim), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_condition_on_fallbacks_ends_with_the_fallbacks() {
+    let sim = Sim::new();
+    let model = |name: &str, fallbacks: &[&str]| {
+        let fallbacks: Vec<_> = fallbacks.iter().map(|name| json!({ "name": name })).collect();
+        let spec = json!({"provider": "s", "model": name, "pluginConfigRef": {"name": "p"}, "fallbackRefs": fallbacks});
+        object("Model", spec)
+    };
+    sim.store().create(&id("PluginConfig", "p"), object("PluginConfig", json!({"type": "stub"})));
+    sim.store().create(&id("Model", "second"), model("second", &[]));
+    sim.store().create(&id("Model", "first"), model("first", &["second"]));
+    sim.store().create(&agent_id("a"), agent(json!({"modelRef": {"name": "first"}})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), sim.store().at(&agent_id("a"), "/status/model")), ("Running".into(), json!("stub/first")));
+    let noted = json!({"type": "ModelFallback", "status": "True", "reason": "FallbackActive", "message": "m",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    sim.store().edit(&agent_id("a"), |body| body["status"]["conditions"].as_array_mut().unwrap().push(noted));
+    let is_noted = || {
+        let conditions = sim.store().at(&agent_id("a"), "/status/conditions");
+        conditions.as_array().unwrap().iter().any(|known| known["type"] == "ModelFallback")
+    };
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["env"] = json!([{"name": "LANG", "value": "C"}]));
+    operator.run(MINUTE).await;
+    assert!(is_noted(), "another edit keeps it");
+    sim.store().edit(&id("Model", "first"), |body| body["spec"]["fallbackRefs"] = json!([]));
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim), is_noted()), ("Running".into(), false));
+}

@@ -3,6 +3,7 @@
 //! | path | leads to |
 //! |---|---|
 //! | `POST /v1/chat/completions`, `POST /v1/responses` | the agent that `model` names, `namespace/name` |
+//! | `/v1/responses/{id}`, any method | nothing: 404 |
 //! | `GET /v1/models`, `GET /v1/models/{model}` | the agents that the caller may call; the slash of a name is `%2F` |
 //! | `POST /mcp` | an [MCP server](mcp) whose tools are these agents |
 //!
@@ -41,6 +42,8 @@ pub(super) use limits::{MAX_CALLS, MAX_LARGE, MAX_LARGE_PER_CLIENT, MAX_LISTS};
 enum RootPath {
     /// Operation of OpenAI's API that a model answers.
     Answer,
+    /// One response, by its id.
+    OneResponse,
     /// List of models, or one of them.
     Models,
     /// MCP server.
@@ -95,6 +98,7 @@ fn root_path(target: &[u8]) -> Option<RootPath> {
         b"/v1/chat/completions" | b"/v1/responses" => Some(RootPath::Answer),
         b"/v1/models" => Some(RootPath::Models),
         b"/mcp" => Some(RootPath::Mcp),
+        path if path.starts_with(b"/v1/responses/") => Some(RootPath::OneResponse),
         path if path.starts_with(models::ONE) => Some(RootPath::Models),
         _ => None,
     }
@@ -110,12 +114,18 @@ pub(super) async fn resolve<'a, S: ClientStream>(
 ) -> RootOutcome<'a> {
     let path = root_path(head.target).unwrap_or(RootPath::Models);
     let method: &'static str = if path == RootPath::Models { "GET" } else { "POST" };
-    if head.method != method.as_bytes() && !(path == RootPath::Models && head.is_head()) {
+    let is_taken = match path {
+        RootPath::OneResponse => true,
+        RootPath::Models => head.method == b"GET" || head.is_head(),
+        RootPath::Answer | RootPath::Mcp => head.method == b"POST",
+    };
+    if !is_taken {
         let refusal = LocalResponse::new(405, "bad-request", format!("this path takes {method} alone"));
         return RootOutcome::Refused(LocalResponse { field: Some(("Allow", method.into())), ..refusal });
     }
     match path {
         RootPath::Answer => choose(client, head, origin, shared).await,
+        RootPath::OneResponse => RootOutcome::Refused(LocalResponse::new(404, "unknown", NOT_BY_ID)),
         RootPath::Models => models::respond(client, head, origin, shared).await,
         RootPath::Mcp => mcp::respond(client, head, peer, origin, shared).await,
     }
@@ -154,6 +164,9 @@ fn no_agent(model: &str) -> LocalResponse {
     let error = format!("unknown model `{name}`: name an agent as `namespace/name`; GET /v1/models lists them");
     LocalResponse::new(404, "unknown", error)
 }
+
+const NOT_BY_ID: &str = "a response cannot be read, cancelled or deleted by its id: of responses, an agent keeps only the \
+                         messages of their conversation, which `previous_response_id` of another request continues";
 
 const NAME_ONE: &str = "`model` must name an agent as `namespace/name`; GET /v1/models lists them";
 

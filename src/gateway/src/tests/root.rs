@@ -107,6 +107,11 @@ async fn what_names_no_agent_is_refused_in_the_form_of_openai() {
         let (status, answer) = gateway.ask(method, path, "", "").await;
         assert_eq!((status, answer["error"]["message"].is_string()), (405, true), "{method} {path}: {answer}");
     }
+    for method in ["GET", "DELETE"] {
+        let (status, answer) = gateway.ask(method, "/v1/responses/resp_1", "", "").await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(status == 404 && message.contains("previous_response_id"), "{method}: {status} {answer}");
+    }
     let (status, answer) = gateway.ask("GET", "/v1/nothing", "", "").await;
     assert_eq!((status, &answer["reason"]), (404, &json!("unknown")));
 }

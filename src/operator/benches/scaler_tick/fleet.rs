@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use crds::Scaling;
 use machine::ApiError;
 use meta::Key;
-use operator::scaler::{ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView};
+use operator::scaler::{ModelCounts, ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView};
 
 use crate::pods::{GROUPS, PODS, WORKLOADS, address};
 
@@ -115,6 +115,10 @@ impl WorkloadFleet for IdleFleet {
         if let Some(seen) = self.all_of_them().get_mut(id) {
             seen.status = status.clone();
         }
+        Ok(())
+    }
+
+    async fn note_models(&self, _: &WorkloadId, _: &ModelCounts) -> Result<(), ApiError> {
         Ok(())
     }
 }

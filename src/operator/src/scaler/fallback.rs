@@ -1,8 +1,9 @@
 //! Condition `ModelFallback` of Agents: whether models that stand in answer for an agent's own, by what the gateways report.
 //!
-//! It is True while they answer at least half of the responses of a minute. A minute without responses changes nothing, so that there is
-//! one write when it begins, and one when it ends. Only models that `fallbackRefs` names count: the report repeats a header that the
-//! workload sets.
+//! It becomes True when they answer at least half of the responses of a minute, and False when they answer less than a quarter. A minute
+//! without responses changes nothing, nor does another fallback, so that there is one write when it begins, and one when it ends. The
+//! runtime says with the failure of the first model that another one answers, which may be the same model at another provider. Only models
+//! that `fallbackRefs` names count: the report repeats headers that the workload sets.
 
 use std::sync::Arc;
 
@@ -15,6 +16,11 @@ use meta::{CommonStatus, Key, PhasedObject as _, condition_type};
 use serde_json::{Value, json};
 
 use super::gateways::ModelCounts;
+
+/// The condition becomes True when fallbacks answer at least one of this many responses.
+const BEGIN: u64 = 2;
+/// It becomes False when they answer less than one of this many.
+const END: u64 = 4;
 
 /// Writer of the condition.
 pub(super) struct FallbackConditions {
@@ -83,39 +89,38 @@ fn next_state(
     now: Timestamp,
 ) -> Option<FallbackState> {
     let (mut own, mut fell_back) = (0_u64, 0_u64);
-    let mut most: Option<(u64, &str, Option<&str>)> = None;
+    let mut most: Option<(u64, &str, &str)> = None;
     for (answer, count) in answered {
-        let (model, failure) = split(answer);
-        if model == first {
-            own += count;
-        } else if fallbacks.iter().any(|fallback| fallback == model) {
-            fell_back += count;
-            if most.is_none_or(|(known, ..)| known < *count) {
-                most = Some((*count, model, failure));
+        match split(answer) {
+            (model, None) if model == first => own += count,
+            (model, Some(failure)) if fallbacks.iter().any(|fallback| fallback == model) => {
+                fell_back += count;
+                if most.is_none_or(|(known, ..)| known < *count) {
+                    most = Some((*count, model, failure));
+                }
             }
+            _ => {}
         }
     }
     let all = own + fell_back;
     if all == 0 {
         return None;
     }
-    let is_active = fell_back * 2 >= all;
-    let stored = status.condition(condition_type::MODEL_FALLBACK);
-    let was_active = stored.filter(|stored| stored.status == "True");
+    let was_active = status.condition(condition_type::MODEL_FALLBACK).is_some_and(|stored| stored.status == "True");
+    let one_of = if was_active { END } else { BEGIN };
+    let is_active = fell_back * one_of >= all;
+    if is_active == was_active {
+        return None;
+    }
     if !is_active {
         let message = format!("{first} answers");
-        return was_active.map(|_| FallbackState { is_active, reason: reason::FIRST_MODEL, message });
+        return Some(FallbackState { is_active, reason: reason::FIRST_MODEL, message });
     }
     let (_, model, failure) = most?;
-    let begin = format!("{model} answers for {first} since ");
-    let is_said = was_active.is_some_and(|stored| stored.message.starts_with(&begin));
+    let which = if model == first { "the fallback " } else { "" };
     let since = now.strftime("%H:%M");
-    let why = failure.map_or_else(|| ": `recif logs` says why".to_owned(), |failure| format!(" ({failure})"));
-    (!is_said).then(|| FallbackState {
-        is_active,
-        reason: reason::FALLBACK_ACTIVE,
-        message: format!("{begin}{since} UTC{why}"),
-    })
+    let message = format!("{which}{model} answers for {first} since {since} UTC ({failure})");
+    Some(FallbackState { is_active, reason: reason::FALLBACK_ACTIVE, message })
 }
 
 /// Splits the name of a model and the failure for which it answered: `stub/echo (HTTP 503)`.
@@ -154,8 +159,8 @@ mod tests {
     }
 
     fn answered(first: u64, second: u64, third: u64) -> ModelCounts {
-        let counts = [("openai/gpt", first), ("a/two (HTTP 503)", second), ("b/three", third), ("forged/model", 99)];
-        counts.map(|(model, count)| (model.to_owned(), count)).into()
+        let (two, three) = (("a/two (HTTP 503)", second), ("b/three (no answer)", third));
+        [("openai/gpt", first), two, three, ("b/three", 99)].map(|(model, count)| (model.to_owned(), count)).into()
     }
 
     fn state(stored: Option<(&str, &str)>, answered: &ModelCounts) -> Option<FallbackState> {
@@ -165,13 +170,13 @@ mod tests {
         });
         let conditions: Vec<Value> = condition.into_iter().collect();
         let status = serde_json::from_value(json!({"phase": "Running", "conditions": conditions})).unwrap();
-        next_state(&status, "openai/gpt", &["a/two".to_owned(), "b/three".to_owned()], answered, now())
+        let fallbacks = ["openai/gpt", "a/two", "b/three"].map(str::to_owned);
+        next_state(&status, "openai/gpt", &fallbacks, answered, now())
     }
 
     #[test]
-    fn it_begins_with_half_of_the_responses_and_ends_with_less() {
+    fn it_begins_with_half_of_the_responses_and_ends_with_less_than_a_quarter() {
         let two = "a/two answers for openai/gpt since 12:04 UTC (HTTP 503)";
-        let three = "b/three answers for openai/gpt since 12:04 UTC: `recif logs` says why";
         let active = |message: &str| {
             Some(FallbackState { is_active: true, reason: "FallbackActive", message: message.to_owned() })
         };
@@ -184,9 +189,10 @@ mod tests {
             (None, answered(0, 1, 0), active(two)),
             (Some(("False", "openai/gpt answers")), answered(0, 1, 0), active(two)),
             (Some(("True", earlier)), answered(0, 3, 1), None),
-            (Some(("True", earlier)), answered(0, 1, 3), active(three)),
+            (Some(("True", earlier)), answered(0, 1, 3), None),
             (Some(("True", earlier)), answered(0, 0, 0), None),
-            (Some(("True", earlier)), answered(2, 1, 0), ended),
+            (Some(("True", earlier)), answered(3, 1, 0), None),
+            (Some(("True", earlier)), answered(4, 1, 0), ended),
             (Some(("False", "openai/gpt answers")), answered(2, 1, 0), None),
         ] {
             assert_eq!(state(stored, &answered), expected, "{stored:?} {answered:?}");
@@ -194,10 +200,33 @@ mod tests {
     }
 
     #[test]
+    fn each_change_is_written_once() {
+        let mut stored: Option<(&str, String)> = None;
+        let mut writes = Vec::new();
+        for minute in [(1, 1, 0), (2, 0, 1), (1, 0, 2), (2, 1, 0), (5, 1, 0), (2, 1, 0), (9, 0, 0)] {
+            let answered = answered(minute.0, minute.1, minute.2);
+            let known = stored.as_ref().map(|(status, message)| (*status, message.as_str()));
+            if let Some(next) = state(known, &answered) {
+                writes.push(next.is_active);
+                stored = Some((if next.is_active { "True" } else { "False" }, next.message));
+            }
+        }
+        assert_eq!(writes, [true, false]);
+    }
+
+    #[test]
+    fn the_same_model_of_another_provider_stands_in() {
+        let counts = [("openai/gpt (HTTP 503)", 1), ("forged/model (x)", 99)];
+        let answered: ModelCounts = counts.map(|(model, count)| (model.to_owned(), count)).into();
+        let message = "the fallback openai/gpt answers for openai/gpt since 12:04 UTC (HTTP 503)";
+        assert_eq!(state(None, &answered).map(|state| state.message), Some(message.to_owned()));
+    }
+
+    #[test]
     fn an_agent_without_fallbacks_has_no_condition_and_loses_one() {
         let status = CommonStatus::default();
         assert_eq!(next_state(&status, "openai/gpt", &[], &answered(0, 9, 9), now()), None);
-        let stored = Some(("True", "a/two answers for openai/gpt since 11:00 UTC: `recif logs` says why"));
+        let stored = Some(("True", "a/two answers for openai/gpt since 11:00 UTC (HTTP 503)"));
         assert!(state(stored, &answered(1, 0, 0)).is_some_and(|state| !state.is_active));
     }
 

@@ -109,7 +109,5 @@ pub trait WorkloadFleet: Send + Sync {
     ///
     /// # Errors
     /// The failure of the request, classified.
-    async fn note_models(&self, _: &WorkloadId, _: &ModelCounts) -> Result<(), ApiError> {
-        Ok(())
-    }
+    async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError>;
 }

@@ -16,6 +16,8 @@ use super::WorkloadId;
 
 /// Time without a response of any gateway after which none is known.
 const GATEWAY_TTL: Duration = Duration::from_secs(30);
+/// Time without a response of a gateway after which its counts of models, which are of a minute, are not used any more.
+const MODELS_TTL: Duration = Duration::from_secs(60);
 
 /// Response to `/_recif/demand`. The counters begin at 0 with each `instance`.
 #[derive(Debug, Clone, Deserialize)]
@@ -91,6 +93,8 @@ struct GatewayRecord {
     counters: HashMap<WorkloadId, (u64, u64, u64)>,
     unmet: HashMap<WorkloadId, UnmetDemand>,
     models: HashMap<WorkloadId, ModelCounts>,
+    /// Time of its last response.
+    answered: Duration,
     health: GatewayHealth,
     pending: bool,
     connection: Option<TcpStream>,
@@ -151,7 +155,7 @@ impl Gateways {
         let Some(gateway) = self.gateways.get_mut(&address) else { return Vec::new() };
         self.last_response = now;
         (gateway.pending, gateway.health) = (false, GatewayHealth::Responding);
-        gateway.connection = connection;
+        (gateway.connection, gateway.answered) = (connection, now);
         gateway.apply_sample(sample);
         gateway.unmet.keys().cloned().collect()
     }
@@ -181,10 +185,11 @@ impl Gateways {
         })
     }
 
-    /// Returns the responses of the last minute by the model that answered, summed over all gateways.
-    pub(super) fn models(&self) -> HashMap<WorkloadId, ModelCounts> {
+    /// Returns the responses of the last minute by the model that answered, summed over all gateways that answered since.
+    pub(super) fn models(&self, now: Duration) -> HashMap<WorkloadId, ModelCounts> {
         let mut sums: HashMap<WorkloadId, ModelCounts> = HashMap::new();
-        for (id, counts) in self.gateways.values().flat_map(|gateway| &gateway.models) {
+        let heard = self.gateways.values().filter(|gateway| now.saturating_sub(gateway.answered) < MODELS_TTL);
+        for (id, counts) in heard.flat_map(|gateway| &gateway.models) {
             let sum = sums.entry(id.clone()).or_default();
             counts.iter().for_each(|(model, count)| *sum.entry(model.clone()).or_default() += count);
         }
@@ -284,10 +289,11 @@ mod tests {
         gateways.record_sample(address(1), sample("x", 1000, both.clone()), None, SECOND);
         gateways.record_sample(address(2), sample("y", 1000, both), None, SECOND);
         let expected = ModelCounts::from([("openai/gpt".to_owned(), 2), ("stub/echo".to_owned(), 4)]);
-        assert_eq!(gateways.models(), HashMap::from([(id("a"), expected)]));
+        assert_eq!(gateways.models(60 * SECOND), HashMap::from([(id("a"), expected)]));
+        assert_eq!(gateways.models(61 * SECOND), HashMap::new(), "none answered within a minute");
         gateways.record_sample(address(1), sample("x", 2000, json!([])), None, SECOND);
         gateways.set_addresses(&[address(1)]);
-        assert_eq!(gateways.models(), HashMap::new());
+        assert_eq!(gateways.models(SECOND), HashMap::new());
     }
 
     fn one() -> Gateways {

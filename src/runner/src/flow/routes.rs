@@ -113,12 +113,12 @@ async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Res
         return Ok(response.await);
     }
     let outcome = endpoint.respond(prompt, &headers, None).await.map_err(|error| failure(&error))?;
-    let model = outcome.answerers.first().map(|answerer| answerer.model.clone());
+    let answerer = outcome.answerers.first().cloned();
     let response = match endpoint.output.is_some() {
         true => ([(CONTENT_TYPE, "application/json")], outcome.text).into_response(),
         false => outcome.text.into_response(),
     };
-    Ok(sse::with_model(response, model))
+    Ok(sse::with_model(response, answerer))
 }
 
 fn failure(error: &PromptRunError) -> ErrorResponse {

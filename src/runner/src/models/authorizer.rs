@@ -11,7 +11,7 @@ use reqwest::{
 use super::{
     credential_cache::CredentialCache,
     error::ModelError,
-    http::{Http, ProviderRequest},
+    http::{Http, ProviderRequest, silent},
 };
 
 /// Source of the credentials of requests.
@@ -20,8 +20,13 @@ pub(super) trait RequestAuthorizer: Send + Sync {
     /// Adds credentials to `call`, which is not changed any more before it is sent.
     ///
     /// # Errors
-    /// There are none.
+    /// There are no credentials.
     async fn authorize(&self, call: &mut ProviderRequest) -> Result<(), ModelError>;
+
+    /// Reports whether the provider refuses the credentials of a request, so that it is sent once more with new ones.
+    fn renews(&self, error: &ModelError) -> bool {
+        error.status == Some(401)
+    }
 
     /// Forgets the credentials in `call`, which the provider has refused.
     fn forget(&self, call: &ProviderRequest);
@@ -46,7 +51,7 @@ impl RequestAuthorizer for BearerAuthorizer {
 }
 
 /// Sends `call` with credentials and returns the response, and the headers that were sent. Credentials that the provider does not
-/// take any more are renewed once.
+/// take any more are renewed once. All of it must end within `silence`.
 ///
 /// # Errors
 /// As for [`Http::send`], or there are no credentials.
@@ -59,11 +64,21 @@ pub(super) async fn send(
     let Some(authorizer) = authorizer else {
         return Ok((http.send(call, silence).await?, call.headers.clone()));
     };
+    let exchange = send_authorized(http, authorizer, call, silence);
+    tokio::time::timeout(silence, exchange).await.unwrap_or_else(|_| Err(silent(silence)))
+}
+
+async fn send_authorized(
+    http: &Http,
+    authorizer: &dyn RequestAuthorizer,
+    call: &ProviderRequest,
+    silence: Duration,
+) -> Result<(Response, HeaderMap), ModelError> {
     let mut signed = call.clone();
     authorizer.authorize(&mut signed).await?;
     let sent = http.send(&signed, silence).await;
     match sent {
-        Err(error) if error.status == Some(401) => {
+        Err(error) if authorizer.renews(&error) => {
             authorizer.forget(&signed);
             signed = call.clone();
             authorizer.authorize(&mut signed).await?;

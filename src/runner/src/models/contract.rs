@@ -115,17 +115,29 @@ impl Plugin {
             tls: self.tls.clone(),
             passthrough: self.passthrough,
             timeout: self.timeout.map(Duration::from_secs),
+            lacks_identity: false,
         })
     }
 }
 
 impl Fallback {
     /// Opens the model. Its credentials are its own: those of the first model must not reach another server.
-    fn open(&self, sources: FallbackSources<'_>, http: &Http) -> Result<ChainedModel, String> {
+    /// The Pod's own identity, which `of_first` looks up, is for a model with the address of the first one alone.
+    fn open(
+        &self,
+        first: &ModelRef,
+        of_first: &Credentials<'_>,
+        sources: FallbackSources<'_>,
+        http: &Http,
+    ) -> Result<ChainedModel, String> {
         let environment = sources.variables;
         let mut reference = self.plugin.reference(&self.model.model, &self.model.config)?;
+        reference.lacks_identity = !has_address_of(&reference, first);
         reference.credential_keys = self.credential_keys.clone();
         reference.credential_keys.extend(self.credentials.keys().cloned());
+        let shares_identity = !reference.lacks_identity && reference.credential_keys.is_empty();
+        let known = provider::provider(&reference.provider).filter(|_| shares_identity);
+        let identity = known.map(|known| known.identity).unwrap_or_default();
         let files = self.credentials_dir.as_ref().map(|folder| match (sources.folder)(folder) {
             Some(path) => Ok(directory(path)),
             None => Err("`credentialsDir` of a fallback leads out of the contract's folder".to_owned()),
@@ -138,16 +150,18 @@ impl Fallback {
             }
             let variable = |variable: &str| own_variable(variable, name, environment);
             let own = self.credentials.get(name).and_then(|value| expand(value, variable).ok());
-            own.or_else(|| files.as_ref()?(name))
+            let shared = || identity.contains(&name).then(|| of_first(name)).flatten();
+            own.or_else(|| files.as_ref()?(name)).or_else(shared)
         };
         chained(&reference, &credentials, http)
     }
 }
 
-/// Creates the client of the model in `reference`, with models that stand in for it. `credentials` is as for [`open`].
+/// Creates the client of the model in `reference`, with models that stand in for it. `credentials` is as for [`open`]. A fallback
+/// that cannot be served is left out, and the log says why: it must not stop the first model.
 ///
 /// # Errors
-/// The reason why one of them cannot be served, as a sentence for `/readyz`.
+/// The reason why the first model cannot be served, as a sentence for `/readyz`.
 pub(crate) fn open_chain(
     reference: &ModelRef,
     fallbacks: &[Fallback],
@@ -155,10 +169,24 @@ pub(crate) fn open_chain(
     sources: FallbackSources<'_>,
     http: &Http,
 ) -> Result<Arc<dyn Model>, String> {
-    let first = chained(reference, credentials, http);
-    let others = fallbacks.iter().map(|fallback| fallback.open(sources, http));
-    let models: Result<Vec<_>, _> = std::iter::once(first).chain(others).collect();
-    Ok(Arc::new(ModelChain(models?.into())))
+    let first = chained(reference, credentials, http)?;
+    let others = fallbacks.iter().filter_map(|fallback| {
+        let opened = fallback.open(reference, credentials, sources, http);
+        let model = fallback.model.model.as_str();
+        opened.inspect_err(|problem| tracing::warn!(model, "a fallback is left out: {problem}")).ok()
+    });
+    let models: Vec<_> = std::iter::once(first).chain(others).collect();
+    Ok(Arc::new(ModelChain(models.into())))
+}
+
+/// Reports whether two models have the same provider, address and headers, as those of one PluginConfig do.
+fn has_address_of(one: &ModelRef, other: &ModelRef) -> bool {
+    let settings = provider::provider(&one.provider).map(|known| known.settings).unwrap_or_default();
+    one.provider == other.provider
+        && one.base_url == other.base_url
+        && one.region == other.region
+        && one.headers == other.headers
+        && settings.iter().all(|names| one.setting(names) == other.setting(names))
 }
 
 fn chained(reference: &ModelRef, credentials: &Credentials<'_>, http: &Http) -> Result<ChainedModel, String> {

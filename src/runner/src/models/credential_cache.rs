@@ -10,12 +10,14 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use tokio::time::Instant;
 
-use super::error::ModelError;
+use super::error::{ModelError, ModelErrorKind};
 
 /// Longest life that is believed.
 const LONGEST_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time between attempts to renew credentials that are still good.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
+/// Time for which credentials that could not be fetched are not asked for again.
+const FAILURE_LIFE: Duration = Duration::from_secs(2);
 
 /// Credentials as they were fetched.
 pub(super) struct FetchedCredential<T> {
@@ -33,6 +35,8 @@ type FetchCredential<T> = dyn Fn() -> BoxFuture<'static, Result<FetchedCredentia
 pub(super) struct CredentialCache<T> {
     fetch: Arc<FetchCredential<T>>,
     kept: Arc<Mutex<Option<KeptCredential<T>>>>,
+    /// Last failure, and the time until which it stands.
+    failure: Arc<Mutex<Option<(ModelError, Instant)>>>,
     renewing: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -49,7 +53,8 @@ impl<T: Clone + Send + Sync + 'static> CredentialCache<T> {
     where
         F: Future<Output = Result<FetchedCredential<T>, ModelError>> + Send + 'static,
     {
-        Self { fetch: Arc::new(move || fetch().boxed()), kept: Arc::default(), renewing: Arc::default() }
+        let fetch = Arc::new(move || fetch().boxed());
+        Self { fetch, kept: Arc::default(), failure: Arc::default(), renewing: Arc::default() }
     }
 
     /// Returns credentials that are good now.
@@ -67,11 +72,18 @@ impl<T: Clone + Send + Sync + 'static> CredentialCache<T> {
             }
             return Ok(value);
         }
-        let _guard = self.renewing.lock().await;
-        match self.valid() {
-            Some((value, _)) => Ok(value),
-            None => self.renew().await,
-        }
+        // A task of its own goes on when this request is given up: the others wait for the same credentials.
+        let cache = self.clone();
+        let fetched = tokio::spawn(async move {
+            let _guard = cache.renewing.lock().await;
+            match (cache.valid(), cache.failed()) {
+                (Some((value, _)), _) => Ok(value),
+                (None, Some(error)) => Err(error),
+                (None, None) => cache.renew().await,
+            }
+        });
+        let text = "the credentials cannot be fetched while the runtime ends";
+        fetched.await.unwrap_or_else(|_| Err(ModelError::no_credentials(ModelErrorKind::Unavailable, text)))
     }
 
     /// Forgets the credentials if they are those that were refused.
@@ -90,6 +102,13 @@ impl<T: Clone + Send + Sync + 'static> CredentialCache<T> {
         Some((kept.value.clone(), kept.due <= now))
     }
 
+    /// Returns the failure of a moment ago.
+    fn failed(&self) -> Option<ModelError> {
+        let now = Instant::now();
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.as_ref().filter(|(_, until)| *until > now).map(|(error, _)| error.clone())
+    }
+
     /// Renews credentials that are still good, unless another task has done it meanwhile.
     async fn renew_early(&self) {
         if !self.valid().is_some_and(|(_, is_due)| is_due) {
@@ -104,7 +123,12 @@ impl<T: Clone + Send + Sync + 'static> CredentialCache<T> {
     }
 
     async fn renew(&self) -> Result<T, ModelError> {
-        let FetchedCredential { value, life } = (self.fetch)().await?;
+        let fetched = (self.fetch)().await;
+        if let Err(error) = &fetched {
+            let failure = (error.clone(), Instant::now() + FAILURE_LIFE);
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        }
+        let FetchedCredential { value, life } = fetched?;
         let (life, now) = (life.min(LONGEST_LIFE), Instant::now());
         *self.kept() = Some(KeptCredential { value: value.clone(), due: now + life * 4 / 5, expires: now + life });
         Ok(value)
@@ -119,7 +143,7 @@ impl<T: Clone + Send + Sync + 'static> CredentialCache<T> {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use super::{super::error::ModelErrorKind, *};
+    use super::*;
 
     /// Returns a cache of numbers that live for 100 s each, and their count. Those that `fails` names cannot be fetched.
     fn numbers(fails: &'static [u32]) -> (CredentialCache<u32>, Arc<AtomicU32>) {
@@ -165,7 +189,27 @@ mod tests {
         assert_eq!(count.load(Ordering::Relaxed), 2, "it is tried again after a while only");
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert!(cache.current().await.is_err());
+        tokio::time::sleep(FAILURE_LIFE).await;
         assert_eq!(cache.current().await, Ok(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_that_of_all_that_wait_and_stands_for_a_moment() {
+        let (cache, count) = numbers(&[1]);
+        let all = futures::future::join_all((0..8).map(|_| cache.current())).await;
+        assert!(all.iter().all(Result::is_err), "{all:?}");
+        assert!(cache.current().await.is_err());
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        tokio::time::sleep(FAILURE_LIFE).await;
+        assert_eq!(cache.current().await, Ok(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_given_up_leaves_the_credentials_to_the_next() {
+        let (cache, count) = numbers(&[]);
+        let soon = tokio::time::timeout(Duration::from_millis(10), cache.current()).await;
+        assert!(soon.is_err(), "it takes a second");
+        assert_eq!((cache.current().await, count.load(Ordering::Relaxed)), (Ok(1), 1));
     }
 
     #[tokio::test(start_paused = true)]

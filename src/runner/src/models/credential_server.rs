@@ -5,10 +5,11 @@
 use std::time::Duration;
 
 use reqwest::{
-    Client, RequestBuilder, StatusCode,
+    Client, Request, RequestBuilder, StatusCode,
     header::{HeaderMap, HeaderValue},
 };
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::timeout;
 use url::{Host, Url};
 
@@ -16,13 +17,14 @@ use super::{
     credential_cache::FetchedCredential,
     error::{ModelError, ModelErrorKind},
     http::Http,
-    refusal,
 };
 
 /// Timeout of the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum bytes of an answer.
 const MAX_ANSWER: usize = 64 << 10;
+/// Bytes of a refusal after which no more is read.
+const MAX_REFUSAL: usize = 8 << 10;
 /// Content type of a form.
 pub(super) const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -36,23 +38,52 @@ pub(super) async fn ask(
     settings: &str,
     build: impl FnOnce(&Client) -> RequestBuilder,
 ) -> Result<Vec<u8>, ModelError> {
-    let request = build(http.client()?);
-    match timeout(TIMEOUT, exchange(request, settings)).await {
+    ask_known(http, settings, build, |_| true).await
+}
+
+/// Asks as [`ask`] does a server that is known by the headers of its answer.
+///
+/// # Errors
+/// As for [`ask`], or it is another server.
+pub(super) async fn ask_known(
+    http: &Http,
+    settings: &str,
+    build: impl FnOnce(&Client) -> RequestBuilder,
+    is_known: fn(&HeaderMap) -> bool,
+) -> Result<Vec<u8>, ModelError> {
+    let (client, request) = build(http.client()?).build_split();
+    let request = request.map_err(|_| problem(ModelErrorKind::Refused, "cannot be asked", settings))?;
+    let client = if is_near(request.url()) { http.direct_client()?.clone() } else { client };
+    match timeout(TIMEOUT, exchange(&client, request, settings, is_known)).await {
         Ok(answer) => answer,
         Err(_) => Err(problem(ModelErrorKind::Timeout, "does not answer within 10 s", settings)),
     }
 }
 
-async fn exchange(request: RequestBuilder, settings: &str) -> Result<Vec<u8>, ModelError> {
+async fn exchange(
+    client: &Client,
+    request: Request,
+    settings: &str,
+    is_known: fn(&HeaderMap) -> bool,
+) -> Result<Vec<u8>, ModelError> {
     let unreachable = |_| problem(ModelErrorKind::Unavailable, "cannot be reached", settings);
-    let mut response = request.send().await.map_err(unreachable)?;
+    let mut response = client.execute(request).await.map_err(unreachable)?;
     let status = response.status();
     if !status.is_success() {
-        let (said, _) = refusal::read(response, &HeaderMap::new()).await;
-        tracing::warn!(status = status.as_u16(), said, "a server of credentials refuses the request");
+        let mut body = Vec::new();
+        while body.len() < MAX_REFUSAL
+            && let Ok(Some(more)) = response.chunk().await
+        {
+            body.extend_from_slice(&more);
+        }
+        let code = error_code(&body);
+        tracing::warn!(status = status.as_u16(), code, "a server of credentials refuses the request");
         let is_transient = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
         let kind = if is_transient { ModelErrorKind::Unavailable } else { ModelErrorKind::Refused };
         return Err(problem(kind, &format!("answers HTTP {}", status.as_u16()), settings));
+    }
+    if !is_known(response.headers()) {
+        return Err(unreadable(settings));
     }
     let mut body = Vec::new();
     while let Some(more) = response.chunk().await.map_err(unreachable)? {
@@ -62,6 +93,27 @@ async fn exchange(request: RequestBuilder, settings: &str) -> Result<Vec<u8>, Mo
         body.extend_from_slice(&more);
     }
     Ok(body)
+}
+
+/// Returns the `error` of an answer (RFC 6749, section 5.2), empty where it has none. The rest may quote what was sent.
+fn error_code(answer: &[u8]) -> String {
+    let json: Value = serde_json::from_slice(answer).unwrap_or_default();
+    let code = json["error"].as_str().or(json["error"]["status"].as_str()).unwrap_or_default();
+    let is_word = code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    if is_word { code.to_owned() } else { String::new() }
+}
+
+/// Reports whether a server is on the Pod or its node, where no proxy leads.
+fn is_near(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "metadata.google.internal" || is_loopback(url),
+        Some(Host::Ipv4(address)) => address.is_link_local() || is_loopback(url),
+        // The second is the agent of EKS.
+        Some(Host::Ipv6(address)) => {
+            address.is_unicast_link_local() || address.segments()[..2] == [0xfd00, 0x0ec2] || is_loopback(url)
+        }
+        None => false,
+    }
 }
 
 fn problem(kind: ModelErrorKind, what: &str, settings: &str) -> ModelError {
@@ -101,12 +153,17 @@ pub(super) fn bearer_header(token: &str) -> Option<HeaderValue> {
 /// Parses the URL of a server that gets a credential: https, or http on loopback.
 pub(super) fn safe_url(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
-    let is_loopback = match url.host()? {
-        Host::Domain(name) => name == "localhost",
-        Host::Ipv4(address) => address.is_loopback(),
-        Host::Ipv6(address) => address.is_loopback(),
-    };
-    (url.scheme() == "https" || url.scheme() == "http" && is_loopback).then_some(url)
+    (url.scheme() == "https" && url.has_host() || url.scheme() == "http" && is_loopback(&url)).then_some(url)
+}
+
+/// Reports whether the host of a URL is the Pod itself.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 #[cfg(test)]
@@ -126,6 +183,36 @@ mod tests {
             ("login.example", false),
         ] {
             assert_eq!(safe_url(url).is_some(), is_safe, "{url}");
+        }
+    }
+
+    #[test]
+    fn no_proxy_stands_before_servers_of_the_node() {
+        for (url, expected) in [
+            ("http://metadata.google.internal/computeMetadata/v1/", true),
+            ("http://169.254.169.254/", true),
+            ("http://169.254.170.23/v1/credentials", true),
+            ("http://[fd00:ec2::23]/v1/credentials", true),
+            ("http://[fe80::1]/", true),
+            ("http://127.0.0.1:80/", true),
+            ("http://localhost/", true),
+            ("https://sts.googleapis.com/", false),
+            ("https://10.0.0.1/", false),
+        ] {
+            assert_eq!(is_near(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn of_a_refusal_only_the_code_is_read() {
+        for (answer, code) in [
+            (r#"{"error": "invalid_grant", "error_description": "SECRET"}"#, "invalid_grant"),
+            (r#"{"error": {"status": "PERMISSION_DENIED", "message": "SECRET"}}"#, "PERMISSION_DENIED"),
+            (r#"{"error": "the token SECRET is wrong"}"#, ""),
+            ("<Error>SECRET</Error>", ""),
+            ("[]", ""),
+        ] {
+            assert_eq!(error_code(answer.as_bytes()), code, "{answer}");
         }
     }
 

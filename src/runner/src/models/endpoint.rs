@@ -4,7 +4,10 @@ use crds::provider::Provider;
 use reqwest::header::HeaderValue;
 use url::Url;
 
-use super::{CallerKey, Credentials, ModelRef, ModelRequest, credentials::value_of, generation::Generation};
+use super::{
+    CallerKey, Credentials, ModelRef, ModelRequest, credential_server::is_loopback, credentials::value_of,
+    generation::Generation,
+};
 
 /// Defaults of a provider.
 pub(super) struct ProviderDefaults {
@@ -79,6 +82,44 @@ impl ModelEndpoint {
             None => None,
         };
         Ok(Self { reference: reference.clone(), base, key, key_name, is_custom: chosen.is_some() })
+    }
+
+    /// Returns `source` of fetched credentials or signatures if the address may get them. `of_pod` tells that they are of the
+    /// Pod's own identity: only `domains` of the provider get these, because the author of a PluginConfig need not be the agent's.
+    /// A gateway that may not get them, and has headers of its own, gets none.
+    ///
+    /// # Errors
+    /// The address may not get them.
+    pub(super) fn admit<A>(&self, source: Option<A>, of_pod: bool, domains: &[&str]) -> Result<Option<A>, String> {
+        match self.refusal(of_pod, domains) {
+            Some(_) if source.is_none() || !self.reference.headers.is_empty() => Ok(None),
+            Some(problem) => Err(problem),
+            None => Ok(source),
+        }
+    }
+
+    /// Returns why the address may not get credentials that are fetched.
+    fn refusal(&self, of_pod: bool, domains: &[&str]) -> Option<String> {
+        let provider = &self.reference.provider;
+        if is_loopback(&self.base) {
+            return None;
+        }
+        if self.base.scheme() != "https" {
+            return Some(format!(
+                "the credentials of model provider `{provider}` go over https alone: let `baseUrl` in the extraConfig of its \
+                 PluginConfig begin with https://, or set headersFrom or passthrough"
+            ));
+        }
+        let host = self.base.host_str().unwrap_or_default();
+        let is_of = |domain: &&str| host.strip_suffix(*domain).is_some_and(|rest| rest.ends_with('.'));
+        (of_pod && !domains.iter().any(is_of)).then(|| {
+            format!(
+                "the Pod's own identity is for hosts of model provider `{provider}` alone ({}): remove `baseUrl` from the \
+                 extraConfig of its PluginConfig, or name a credential of its Secret in credentialKeys, or set headersFrom or \
+                 passthrough",
+                domains.join(", ")
+            )
+        })
     }
 
     /// Returns the model's id.
@@ -182,6 +223,40 @@ mod tests {
             let found = find(reference, credentials).err().unwrap();
             assert!(found.starts_with(problem) && !found.contains("SECRET"), "{found}");
         }
+    }
+
+    #[test]
+    fn an_identity_stays_with_its_provider_and_is_encrypted() {
+        let admit = |url: &str, of_pod, headers: &[(&str, &str)]| {
+            let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let found = find(ModelRef { base_url: Some(url.into()), headers, ..model() }, &[]).unwrap();
+            found.admit(Some(()), of_pod, &["b.example"])
+        };
+        for (url, of_pod, problem) in [
+            ("https://a.b.example", true, None),
+            ("https://a.b.example/x", false, None),
+            ("http://127.0.0.1:80", true, None),
+            ("http://a.b.example", true, Some("https alone")),
+            ("http://other", false, Some("https alone")),
+            ("https://other", false, None),
+            (
+                "https://other",
+                true,
+                Some("the Pod's own identity is for hosts of model provider `a` alone (b.example)"),
+            ),
+            ("https://ab.example", true, Some("the Pod's own identity")),
+            ("https://a.b.example.evil", true, Some("the Pod's own identity")),
+            ("https://evil/a.b.example", true, Some("the Pod's own identity")),
+            ("https://a.b.example@evil", true, Some("the Pod's own identity")),
+        ] {
+            match (admit(url, of_pod, &[]), problem) {
+                (Ok(source), None) => assert_eq!(source, Some(()), "{url}"),
+                (Err(found), Some(problem)) => assert!(found.contains(problem), "{url}: {found}"),
+                (found, _) => panic!("{url}: {found:?}"),
+            }
+        }
+        let gateway = admit("https://other", true, &[("X-Key", "k")]);
+        assert_eq!(gateway, Ok(None), "a gateway with headers of its own needs no identity");
     }
 
     #[test]

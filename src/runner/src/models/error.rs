@@ -15,6 +15,8 @@ pub(crate) struct ModelError {
     text: String,
     /// Status of the response, if there was one without success.
     pub(super) status: Option<u16>,
+    /// Code that the provider gave, if it is one that decides.
+    pub(super) code: Option<&'static str>,
     /// Delay that the provider asked for in `Retry-After`.
     pub(super) retry_after: Option<Duration>,
     /// Set if the same request may succeed in a moment.
@@ -52,8 +54,8 @@ impl ModelError {
         use ModelErrorKind::{Malformed, Timeout, Unavailable};
         let is_of_model = matches!(kind, Unavailable | Timeout | Malformed);
         let is_transient = kind == Unavailable;
-        let (text, status) = (text.into(), None);
-        Self { kind, text, status, retry_after: None, is_transient, is_of_model, is_reported: false }
+        let (text, status, code) = (text.into(), None, None);
+        Self { kind, text, status, code, retry_after: None, is_transient, is_of_model, is_reported: false }
     }
 
     /// Creates the error for a request without the caller's key.
@@ -86,7 +88,7 @@ impl ModelError {
         let error = Self::new(kind, format!("{what} (HTTP {})", status.as_u16()));
         // The request itself is at fault in the other cases, for every model.
         let is_of_model = !matches!(status.as_u16(), 400 | 413 | 422);
-        Self { is_of_model, status: Some(status.as_u16()), ..error }
+        Self { is_of_model, status: Some(status.as_u16()), code, ..error }
     }
 
     /// Returns the failure in a few words, such as `HTTP 503`.

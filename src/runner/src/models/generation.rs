@@ -39,6 +39,12 @@ impl Generation {
         CallChoice::read(self.remove("toolChoice"), request)
     }
 
+    /// Removes the choice of tools if it has the provider's own form, an object with `type`, which is passed on.
+    pub(super) fn take_own_call_choice(&mut self) -> Option<Value> {
+        let is_own = self.values.get("toolChoice").is_some_and(is_own_call_choice);
+        if is_own { self.remove("toolChoice") } else { None }
+    }
+
     /// Removes the time for which the provider keeps what it has read.
     ///
     /// # Errors
@@ -86,8 +92,14 @@ fn with_portable_names(settings: &Map<String, Value>) -> Map<String, Value> {
 /// Returns the portable settings alone.
 pub(super) fn portable(settings: &Map<String, Value>) -> Map<String, Value> {
     let mut named = with_portable_names(settings);
-    named.retain(|name, _| PORTABLE.iter().any(|(portable, _)| portable == name));
+    named.retain(|name, value| {
+        PORTABLE.iter().any(|(portable, _)| portable == name) && !(name == "toolChoice" && is_own_call_choice(value))
+    });
     named
+}
+
+fn is_own_call_choice(value: &Value) -> bool {
+    value["type"].is_string()
 }
 
 fn snake_case(name: &str) -> String {
@@ -116,6 +128,8 @@ mod tests {
         assert_eq!(Value::from(portable(&request)), expected);
         let others = json!({"toolChoice": "required", "cache": "5m"});
         assert_eq!(Value::from(portable(&read(others.clone()))), others);
+        let own = json!({"toolChoice": {"type": "any"}});
+        assert_eq!(Value::from(portable(&read(own))), json!({}), "another provider has another form");
         let generation = Generation::new("m", &read(json!({"maxOutputTokens": 9, "top_k": 3})), &request);
         let expected = json!({"maxOutputTokens": 5, "topP": 0.25, "stopSequences": ["x"], "seed": 1, "topK": 3});
         assert_eq!(Value::from(generation.into_values(&[], false)), expected);

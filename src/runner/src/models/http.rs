@@ -69,6 +69,8 @@ type SharedClient = Arc<OnceLock<Result<Client, String>>>;
 #[derive(Clone)]
 pub(crate) struct Http {
     client: SharedClient,
+    /// Client that no proxy stands before, for servers of the Pod and its node.
+    direct: SharedClient,
     /// Clients that verify certificates in another way than by the system's authorities.
     others: Arc<Mutex<Vec<(Trust, SharedClient)>>>,
     /// Breakers of the models.
@@ -82,13 +84,9 @@ pub(crate) struct Http {
 impl Default for Http {
     fn default() -> Self {
         let pause = Arc::new(|time| tokio::time::sleep(time).boxed());
-        Self {
-            client: Arc::default(),
-            others: Arc::default(),
-            breakers: Breakers::default(),
-            usage: UsageLedger::default(),
-            pause,
-        }
+        let (client, direct) = Default::default();
+        let (others, breakers, usage) = Default::default();
+        Self { client, direct, others, breakers, usage, pause }
     }
 }
 
@@ -121,7 +119,8 @@ impl Http {
             pause(time);
             futures::future::ready(()).boxed()
         };
-        Self { client: Arc::new(client), pause: Arc::new(pause), ..Self::default() }
+        let client = Arc::new(client);
+        Self { direct: client.clone(), client, pause: Arc::new(pause), ..Self::default() }
     }
 }
 
@@ -159,10 +158,15 @@ impl Http {
     /// # Errors
     /// It cannot be built.
     pub(super) fn client(&self) -> Result<&Client, ModelError> {
-        self.client.get_or_init(|| build(configure)).as_ref().map_err(|problem| {
-            tracing::error!("no HTTP client for models: {problem}");
-            ModelError::new(ModelErrorKind::Unavailable, "this runtime has no HTTP client; its log says why")
-        })
+        built(self.client.get_or_init(|| build(configure)))
+    }
+
+    /// Returns the client that uses no proxy, built by now.
+    ///
+    /// # Errors
+    /// It cannot be built.
+    pub(super) fn direct_client(&self) -> Result<&Client, ModelError> {
+        built(self.direct.get_or_init(|| build(|builder| configure(builder).no_proxy())))
     }
 
     /// Sends `call` and returns the response once its header reports success.
@@ -223,6 +227,13 @@ impl Http {
             (self.pause)(pause).await;
         }
     }
+}
+
+fn built(client: &Result<Client, String>) -> Result<&Client, ModelError> {
+    client.as_ref().map_err(|problem| {
+        tracing::error!("no HTTP client for models: {problem}");
+        ModelError::new(ModelErrorKind::Unavailable, "this runtime has no HTTP client; its log says why")
+    })
 }
 
 /// Creates the error for an idle timeout.

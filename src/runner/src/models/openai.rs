@@ -67,6 +67,7 @@ pub(super) fn chat_body(
 ) -> Result<(String, Map<String, Value>), ModelError> {
     let mut generation = endpoint.generation(request);
     let model = generation.model.clone();
+    let own_choice = generation.take_own_call_choice();
     let choice = generation.take_call_choice(request)?;
     // The API keeps what it has read by itself.
     generation.take_cache()?;
@@ -90,7 +91,7 @@ pub(super) fn chat_body(
         CallChoice::Required => Some(json!("required")),
         CallChoice::Tool(name) => Some(json!({ "type": "function", "function": { "name": name } })),
     };
-    body.extend(choice.map(|choice| ("tool_choice".to_owned(), choice)));
+    body.extend(own_choice.or(choice).map(|choice| ("tool_choice".to_owned(), choice)));
     if let Some(output) = &request.output {
         let format = match &output.schema {
             Some(schema) => {

@@ -9,8 +9,14 @@ const MAX_READ: usize = 8 << 10;
 pub(super) const NO_QUOTA: &str = "insufficient_quota";
 /// Code of a provider for a request that its rules on content forbid.
 pub(super) const CONTENT_FILTER: &str = "content_filter";
-/// Codes that decide what kind of failure it is.
-const CODES: [&str; 2] = [NO_QUOTA, CONTENT_FILTER];
+/// Code of AWS for credentials whose time is over.
+pub(super) const EXPIRED_TOKEN: &str = "ExpiredTokenException";
+/// Code of AWS for credentials that are not known, such as those whose time is long over.
+pub(super) const UNKNOWN_CLIENT: &str = "UnrecognizedClientException";
+/// Codes that decide what kind of failure it is, or what follows.
+const CODES: [&str; 4] = [NO_QUOTA, CONTENT_FILTER, EXPIRED_TOKEN, UNKNOWN_CLIENT];
+/// Header with the code of AWS, which an address may follow after a colon.
+const AWS_CODE: &str = "x-amzn-errortype";
 /// Maximum characters of a message.
 const MAX_CHARS: usize = 500;
 /// Prefixes of API keys of common providers, and the scheme in front of a token.
@@ -21,6 +27,8 @@ const MASK: &str = "***";
 /// Returns the message of `response`, a response to a request with `headers`, empty when there is none; and its code, if it is
 /// one that decides.
 pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> (String, Option<&'static str>) {
+    let header = response.headers().get(AWS_CODE).and_then(|value| value.to_str().ok());
+    let of_header = header.and_then(|value| known_code(value.split(':').next().unwrap_or(value)));
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         body.extend_from_slice(&chunk[..chunk.len().min(MAX_READ - body.len())]);
@@ -29,7 +37,7 @@ pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> (String
         }
     }
     let body = String::from_utf8_lossy(&body);
-    (message(&body, secrets(headers)), code(&body))
+    (message(&body, secrets(headers)), of_header.or_else(|| code(&body)))
 }
 
 /// Returns the credentials among the headers of a request.
@@ -42,8 +50,11 @@ fn code(body: &str) -> Option<&'static str> {
     let json: Value = serde_json::from_str(body).ok()?;
     let error = &json["error"];
     let fields = [&error["code"], &error["type"], &error["status"], &json["code"], &json["type"]];
-    let found = fields.into_iter().filter_map(Value::as_str);
-    found.flat_map(|found| CODES.into_iter().filter(move |code| *code == found)).next()
+    fields.into_iter().filter_map(Value::as_str).find_map(known_code)
+}
+
+fn known_code(found: &str) -> Option<&'static str> {
+    CODES.into_iter().find(|code| *code == found)
 }
 
 /// Returns the error message in one piece of a streamed answer to a request with `headers`.

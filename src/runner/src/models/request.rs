@@ -36,6 +36,8 @@ pub(crate) struct ModelRef {
     pub(crate) passthrough: bool,
     /// Longest silence of the provider, if it is not the default.
     pub(crate) timeout: Option<Duration>,
+    /// Set when requests do not get the identity that the Pod has without any credentials.
+    pub(crate) lacks_identity: bool,
 }
 
 impl fmt::Debug for ModelRef {
@@ -79,8 +81,8 @@ pub(crate) struct ModelRequest {
     /// Tools that the model may call.
     pub(crate) tools: Arc<[ToolSpec]>,
     /// Generation config, over that of the [`ModelRef`]: `temperature`, `maxOutputTokens`, `topP`, `topK`,
-    /// `stopSequences`, `toolChoice` and `cache` mean the same for every provider, `version` selects another model of the provider, and all other
-    /// settings are passed on under the provider's own names.
+    /// `stopSequences`, `toolChoice` and `cache` mean the same for every provider, `version` selects another model of the
+    /// provider, and all other settings are passed on under the provider's own names.
     pub(crate) config: Arc<Map<String, Value>>,
     /// Set when the answer must be JSON.
     pub(crate) output: Option<OutputFormat>,

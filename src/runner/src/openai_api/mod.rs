@@ -111,6 +111,6 @@ async fn complete(
     }
     let asked = question.bytes();
     let outcome = answers.respond(question, None).await?;
-    let model = outcome.answerers.first().map(|answerer| answerer.model.clone());
-    Ok(sse::with_model(Json(head.completion(outcome, asked)).into_response(), model))
+    let answerer = outcome.answerers.first().cloned();
+    Ok(sse::with_model(Json(head.completion(outcome, asked)).into_response(), answerer))
 }

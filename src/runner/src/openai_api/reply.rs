@@ -17,7 +17,7 @@ use super::{
     error::ApiError,
 };
 use crate::{
-    models::Usage,
+    models::{Answerer, Usage},
     sse,
     turn::TurnOutcome,
     turn_event::{TurnEvent, next_text},
@@ -88,26 +88,26 @@ pub(super) async fn stream(
     let mut chunks = Chunks { head, include_usage, prompt_bytes: asked, queue: VecDeque::new(), turn: None };
     chunks.push(json!({ "role": "assistant", "content": "" }), None);
     let mut turn = AbortOnDropHandle::new(turn);
-    let mut model = None;
-    match tokio::time::timeout(FIRST_TOKEN_TIMEOUT, first_text(&mut tokens, &mut model)).await {
+    let mut answerer = None;
+    match tokio::time::timeout(FIRST_TOKEN_TIMEOUT, first_text(&mut tokens, &mut answerer)).await {
         Ok(Some(token)) => chunks.push(json!({ "content": token }), None),
         Ok(None) => {
             let outcome = (&mut turn).await.map_err(|_| cut_off())??;
             chunks.end(&outcome);
-            return Ok(sse::with_model(chunks.respond(), model));
+            return Ok(sse::with_model(chunks.respond(), answerer));
         }
         Err(_) => {}
     }
     chunks.turn = Some((tokens, turn));
-    Ok(sse::with_model(chunks.respond(), model))
+    Ok(sse::with_model(chunks.respond(), answerer))
 }
 
-/// Receives the first piece of the answer, and before it the name of the model that answers.
-async fn first_text(events: &mut mpsc::Receiver<TurnEvent>, model: &mut Option<Arc<str>>) -> Option<String> {
+/// Receives the first piece of the answer, and before it the model that answers.
+async fn first_text(events: &mut mpsc::Receiver<TurnEvent>, answerer: &mut Option<Answerer>) -> Option<String> {
     loop {
         match events.recv().await? {
             TurnEvent::Text(text) => return Some(text),
-            TurnEvent::Answerer(answerer) => *model = model.take().or(Some(answerer.model)),
+            TurnEvent::Answerer(found) => *answerer = answerer.take().or(Some(found)),
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ use std::{
 use axum::{
     Router,
     body::Bytes,
-    http::HeaderMap,
+    http::{HeaderMap, StatusCode},
     routing::{get, post},
 };
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use super::Runner;
 /// Longest wait for a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the response to the request of this method and number.
+/// Returns the response to the request of this method and number, with its `httpStatus` if that is not 200.
 type Script = fn(&str, usize) -> Value;
 
 /// Agent that answers by a script, and tells what it was asked.
@@ -50,9 +50,11 @@ impl ScriptedAgent {
             let header = |name: &str| headers.get(name).map_or("-", |value| value.to_str().unwrap()).to_owned();
             let _ = sender.send(format!("{method} {} {}", header("a2a-version"), header("x-key")));
             let mut response = script(method, count.fetch_add(1, Ordering::SeqCst));
+            let status = response.as_object_mut().and_then(|fields| fields.remove("httpStatus"));
+            let status = status.and_then(|status| StatusCode::from_u16(u16::try_from(status.as_u64()?).ok()?).ok());
             response["jsonrpc"] = json!("2.0");
             response["id"] = request["id"].clone();
-            async move { response.to_string() }
+            async move { (status.unwrap_or(StatusCode::OK), response.to_string()) }
         };
         let routes = Router::new();
         let routes = routes.route("/base/.well-known/agent-card.json", get(show)).route("/base/rpc", post(call));
@@ -124,6 +126,25 @@ async fn a_task_that_works_is_asked_for_and_the_card_is_kept() {
     );
     assert_eq!(runner.say(r#"/tool ask {"message": "hi"}"#).await, "done");
     assert_eq!(agent.so_far(), ["message/send - secret", "tasks/get - secret"]);
+}
+
+#[tokio::test]
+async fn a_task_is_asked_for_again_after_an_error_of_the_server_and_not_after_a_refusal() {
+    let script: Script = |method, number| match (method, number) {
+        ("message/send", _) => task("working", "thinking"),
+        ("tasks/get", 1) => json!({"httpStatus": 503}),
+        _ => task("completed", "done"),
+    };
+    let mut agent = ScriptedAgent::start(card("0.3.0"), script).await;
+    assert_eq!(ask(agent.tool("/base", 30)).await, "done");
+    assert_eq!(agent.so_far(), ["card", "message/send - secret", "tasks/get - secret", "tasks/get - secret"]);
+    let script: Script = |method, _| match method {
+        "message/send" => task("working", "thinking"),
+        _ => json!({"httpStatus": 404}),
+    };
+    let agent = ScriptedAgent::start(card("0.3.0"), script).await;
+    let answer = ask(agent.tool("/base", 30)).await;
+    assert!(answer.starts_with("tool ask failed: HTTP 404"), "{answer}");
 }
 
 #[tokio::test]

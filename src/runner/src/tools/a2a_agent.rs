@@ -1,8 +1,8 @@
 //! Asks an agent in the Agent2Agent protocol.
 //!
 //! Each message begins a context of its own. The card of the agent is kept for five minutes, or until a request fails. A task
-//! that works is asked for each second; if the call ends before the task, by the timeout of the Tool or because the turn is
-//! stopped, the task is cancelled.
+//! that works is asked for each second, also after a failure of the connection or the server; if the call ends before the
+//! task, by the timeout of the Tool or because the turn is stopped, the task is cancelled.
 
 use std::{
     collections::HashMap,
@@ -146,10 +146,7 @@ impl A2aAgent {
             return Err(ToolError::Failed("the agent does not name the task that it works on".into()));
         };
         let mut running = RunningTask(Some(self.request(interface, &cancel_task(interface.version, &task))));
-        while turn.is_working() {
-            sleep(POLL_INTERVAL).await;
-            self.exchange(interface, &get_task(interface.version, &task), &mut turn).await?;
-        }
+        self.poll(interface, &get_task(interface.version, &task), &mut turn).await?;
         running.0 = None;
         Ok(turn)
     }
@@ -157,8 +154,31 @@ impl A2aAgent {
     /// Sends a request and reads its answer into the turn.
     async fn exchange(&self, interface: &A2aInterface, body: &Value, turn: &mut A2aTurn) -> Result<(), ToolError> {
         let response = self.request(interface, body).send().await.map_err(client::failed)?;
-        let answer = client::read(response).await?;
-        turn.read(&answer).map_err(|error| ToolError::Failed(truncate_to_cap(&error.to_string())))?;
+        read_answer(&client::read(response).await?, turn)
+    }
+
+    /// Asks for a task until it ends or stops. It works on while a request fails: where the connection fails or the server answers 5xx, it
+    /// is asked for again, until the timeout of the Tool ends the call.
+    async fn poll(&self, interface: &A2aInterface, body: &Value, turn: &mut A2aTurn) -> Result<(), ToolError> {
+        while turn.is_working() {
+            sleep(POLL_INTERVAL).await;
+            let response = match self.request(interface, body).send().await {
+                Ok(response) => response,
+                Err(error) => {
+                    tracing::debug!("the task of an agent is asked for again: {}", error.without_url());
+                    continue;
+                }
+            };
+            let status = response.status();
+            match client::read(response).await {
+                Ok(answer) => read_answer(&answer, turn)?,
+                // The answer broke off, or it is an error of the server.
+                Err(error) if status.is_success() || status.is_server_error() => {
+                    tracing::debug!("the task of an agent is asked for again: {error}");
+                }
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
 
@@ -172,6 +192,12 @@ impl A2aAgent {
         };
         request.headers(self.headers.clone())
     }
+}
+
+/// Reads an answer into the turn.
+fn read_answer(answer: &str, turn: &mut A2aTurn) -> Result<(), ToolError> {
+    let read = turn.read(answer);
+    read.map(drop).map_err(|error| ToolError::Failed(truncate_to_cap(&error.to_string())))
 }
 
 /// Returns the address for a message: without what may be a credential.

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The other implementations are `{"mcp": {"url", "tool", "headers", "transport", "tls", "server"}}`,
-//! `{"flow": {"url"}}`, `{"agent": {"url", "protocol", "headers"}}`, `{"cli": {"binary", "allowedCommands", "allowedEnv"}}` and `{"builtin": "calculator"}`.
+//! `{"flow": {"url"}}`, `{"agent": {"url", "protocol", "headers"}}`, `{"cli": {"binary", "allowedCommands", "allowedEnv"}}`
+//! and `{"builtin": "calculator"}`.
 //! `http`, `mcp`, `flow` and `agent` may have `forwardHeaders`, names of headers of the caller.
 
 use serde::Deserialize;

@@ -2,9 +2,9 @@
 //!
 //! Credentials reach an agent as environment variables, and a tool only refers to them: to its own, which come from its
 //! `headersFrom` or from its server in `toolServers`, and to those of the Agent's `env` and `envFrom`. Variables that the
-//! operator sets for the runtime, and the credentials of other tools and servers, are refused, because a Tool may be written by others than the agent's owner. A
-//! reference to a variable that is not set is an error: a request with an empty credential would fail with a misleading
-//! message. Any other `$` is left unchanged.
+//! operator sets for the runtime, and the credentials of other tools and servers, are refused, because a Tool may be
+//! written by others than the agent's owner. A reference to a variable that is not set is an error: a request with an
+//! empty credential would fail with a misleading message. Any other `$` is left unchanged.
 //!
 //! Headers of the caller that the tool names in `forwardHeaders` follow; the tool's own of the same name go first.
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crds::PluginConfigSpec;
 use serde_json::{Value, json};
 
 use super::{
@@ -38,11 +39,18 @@ fn the_page_names_every_variable_of_an_agent_where_it_is_and_no_other() {
     }));
     let big = tool("big", json!({ "description": "x".repeat(MAX_VARIABLE) }));
     let oversized = AgentParts { tools: vec![ToolSlot::Object(&big)], ..parts.clone() };
+    let azure: PluginConfigSpec = serde_json::from_value(json!({
+        "type": "azure-openai", "extraConfig": { "endpoint": "https://a.openai.azure.com", "apiVersion": "2024-10-21" },
+        "credentialsRef": { "name": "keys" }, "credentialKeys": ["AZURE_OPENAI_API_KEY"],
+    }))
+    .unwrap();
+    let at_azure = AgentParts { model: Some((&model, &azure)), ..parts.clone() };
     let mut rendered = BTreeSet::new();
-    for parts in [&parts, &oversized] {
+    for parts in [&parts, &oversized, &at_azure] {
         let config = agent_config(&full, parts, &settings()).unwrap();
         let (container, _) = running(agent_workload_children(&full, &config, images(&full, PROXY), Some(1)).unwrap());
-        let in_pod: BTreeSet<_> = variables(&container).into_iter().filter(|name| name != "OPENAI_API_KEY").collect();
+        let in_pod: BTreeSet<_> =
+            variables(&container).into_iter().filter(|name| !name.ends_with("OPENAI_API_KEY")).collect();
         for (place, names) in [
             ("ConfigMap", config.plain.keys().cloned().collect::<BTreeSet<_>>()),
             ("Secret", config.secret.keys().cloned().collect()),

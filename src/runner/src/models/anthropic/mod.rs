@@ -81,6 +81,7 @@ pub(super) fn messages_body(
     request: &ModelRequest,
 ) -> Result<(String, Map<String, Value>), ModelError> {
     let mut generation = endpoint.generation(request);
+    let own_choice = generation.take_own_call_choice();
     let choice = generation.take_call_choice(request)?;
     let cache = generation.take_cache()?;
     let model = generation.model.clone();
@@ -118,7 +119,7 @@ pub(super) fn messages_body(
         CallChoice::Required => Some(json!({ "type": "any" })),
         CallChoice::Tool(name) => Some(json!({ "type": "tool", "name": name })),
     };
-    body.extend(choice.map(|choice| ("tool_choice".to_owned(), choice)));
+    body.extend(own_choice.or(choice).map(|choice| ("tool_choice".to_owned(), choice)));
     Ok((model, body))
 }
 

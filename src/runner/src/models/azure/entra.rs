@@ -11,10 +11,10 @@ use reqwest::{
 use url::{Url, form_urlencoded::Serializer};
 
 use crate::models::{
-    Credentials, Http,
+    Credentials, Http, ModelRef,
     authorizer::BearerAuthorizer,
     credential_cache::{CredentialCache, FetchedCredential},
-    credential_server::{FORM, ask, bearer, safe_url},
+    credential_server::{FORM, ask, bearer, is_loopback, safe_url},
     credentials::value_of,
     error::{ModelError, ModelErrorKind},
 };
@@ -22,10 +22,20 @@ use crate::models::{
 /// Variables of an application, for errors.
 pub(super) const VARIABLES: &str =
     "AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE or AZURE_CLIENT_SECRET";
+const SECRET: &str = "AZURE_CLIENT_SECRET";
 const TOKEN_FILE: &str = "AZURE_FEDERATED_TOKEN_FILE";
 const AUTHORITY: &str = "AZURE_AUTHORITY_HOST";
 /// Kind of a token that proves who asks (RFC 7523, section 2.2).
 const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// Authorities of the clouds of Azure.
+const AUTHORITIES: [&str; 5] = [
+    "login.microsoftonline.com",
+    "login.microsoft.com",
+    "login.microsoftonline.us",
+    "login.partner.microsoftonline.cn",
+    "login.chinacloudapi.cn",
+];
 
 /// Application that asks for tokens.
 pub(super) struct Entra {
@@ -43,6 +53,16 @@ enum EntraProof {
     Secret(String),
 }
 
+/// Reports whether tokens are of the Pod's own identity: a PluginConfig that brings the secret of an application declares it.
+pub(super) fn is_of_pod(reference: &ModelRef, credentials: &Credentials<'_>) -> bool {
+    value_of(credentials, TOKEN_FILE).is_some() || !reference.credential_keys.iter().any(|key| key == SECRET)
+}
+
+/// Reports whether a URL is that of an authority, the only one that gets the Pod's token; one on loopback is the Pod's own.
+fn is_authority(url: &Url) -> bool {
+    is_loopback(url) || url.host_str().is_some_and(|host| AUTHORITIES.contains(&host))
+}
+
 impl Entra {
     /// Returns the tokens of the application that the variables name, if they name one. `is_dated` tells the older API, whose
     /// tokens are for another audience.
@@ -55,7 +75,7 @@ impl Entra {
         http: &Http,
     ) -> Result<Option<BearerAuthorizer>, String> {
         let set = |name: &str| value_of(credentials, name);
-        let proof = match (set(TOKEN_FILE), set("AZURE_CLIENT_SECRET")) {
+        let proof = match (set(TOKEN_FILE), set(SECRET)) {
             (Some(file), _) => EntraProof::File(file),
             (None, Some(secret)) => EntraProof::Secret(secret),
             (None, None) => return Ok(None),
@@ -64,8 +84,8 @@ impl Entra {
             return Err(format!("Microsoft Entra ID needs {VARIABLES}"));
         };
         let authority = set(AUTHORITY).unwrap_or_else(|| "https://login.microsoftonline.com".to_owned());
-        let wrong = || format!("{AUTHORITY} is not the https URL of an authority");
-        let mut url = safe_url(&authority).ok_or_else(wrong)?;
+        let wrong = || format!("{AUTHORITY} is not the https URL of an authority of Microsoft Entra ID");
+        let mut url = safe_url(&authority).filter(is_authority).ok_or_else(wrong)?;
         url.path_segments_mut().map_err(|()| wrong())?.pop_if_empty().extend([&*tenant, "oauth2", "v2.0", "token"]);
         let scope = match is_dated {
             true => "https://cognitiveservices.azure.com/.default",

@@ -17,7 +17,7 @@ use super::domain;
 use crate::models::{
     Credentials, Http,
     credential_cache::{CredentialCache, FetchedCredential},
-    credential_server::{FORM, ask, safe_url, unreadable},
+    credential_server::{FORM, ask, is_loopback, safe_url, unreadable},
     credentials::value_of,
     error::{ModelError, ModelErrorKind},
 };
@@ -95,7 +95,8 @@ impl AwsCredentialSource {
         match (set(ROLE), set(IDENTITY_FILE)) {
             (Some(role), Some(file)) => {
                 let url = set(STS).unwrap_or_else(|| format!("https://sts.{region}.{}/", domain(region)));
-                let url = safe_url(&url).ok_or_else(|| format!("{STS} is not an https URL"))?;
+                let url =
+                    safe_url(&url).filter(is_sts).ok_or_else(|| format!("{STS} is not the https URL of AWS STS"))?;
                 let identity = Arc::new(WebIdentity { role, file, url, http: http.clone() });
                 let cache = CredentialCache::new(move || {
                     let identity = identity.clone();
@@ -107,10 +108,13 @@ impl AwsCredentialSource {
             _ => return Err(format!("{ROLE} and {IDENTITY_FILE} belong together: set both")),
         }
         let Some(url) = set(CONTAINER) else { return Ok(None) };
-        let url = safe_url(&url).or_else(|| agent_url(&url));
-        let url =
-            url.ok_or_else(|| format!("{CONTAINER} is neither an https URL nor that of an agent of EKS or ECS"))?;
-        let agent = Arc::new(ContainerAgent { url, file: set(CONTAINER_FILE), http: http.clone() });
+        let file = set(CONTAINER_FILE);
+        // The Pod's token goes to no other server.
+        let is_admitted = |url: &Url| file.is_none() || is_loopback(url);
+        let url = agent_url(&url).or_else(|| safe_url(&url).filter(is_admitted)).ok_or_else(|| {
+            format!("{CONTAINER} is neither that of an agent of EKS or ECS, nor an https URL without {CONTAINER_FILE}")
+        })?;
+        let agent = Arc::new(ContainerAgent { url, file, http: http.clone() });
         let cache = CredentialCache::new(move || {
             let agent = agent.clone();
             async move { agent.fetch().await }
@@ -180,6 +184,20 @@ fn agent_url(text: &str) -> Option<Url> {
     (url.scheme() == "http" && is_agent).then_some(url)
 }
 
+/// Reports whether a URL is that of AWS STS, in a region or at a VPC endpoint; one on loopback is the Pod's own.
+fn is_sts(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let rest = [".amazonaws.com", ".amazonaws.com.cn"].into_iter().find_map(|domain| host.strip_suffix(domain));
+    let parts: Vec<&str> = rest.into_iter().flat_map(|rest| rest.split('.')).collect();
+    let is_service = match parts[..] {
+        ["sts"] | [_, "sts", _, "vpce"] => true,
+        // A bucket of S3 may have the name sts.
+        ["sts" | "sts-fips", region] => region.contains('-') && !region.starts_with("s3"),
+        _ => false,
+    };
+    is_service || is_loopback(url)
+}
+
 fn read_token(file: &str, variable: &str) -> Result<String, ModelError> {
     let text = std::fs::read_to_string(file).map_err(|_| {
         let text = format!("the file that {variable} names cannot be read");
@@ -240,8 +258,35 @@ mod tests {
         assert_eq!(problem(&[(KEY_ID, "a")]), "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY belong together: set both");
         assert_eq!(problem(&[(ROLE, "a")]), "AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE belong together: set both");
         let (role, file) = ((ROLE, "a"), (IDENTITY_FILE, "b"));
-        assert_eq!(problem(&[role, file, (STS, "http://hunter2")]), "AWS_ENDPOINT_URL_STS is not an https URL");
-        let words = "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither an https URL nor that of an agent of EKS or ECS";
+        assert_eq!(
+            problem(&[role, file, (STS, "http://hunter2")]),
+            "AWS_ENDPOINT_URL_STS is not the https URL of AWS STS"
+        );
+        let words = "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither that of an agent of EKS or ECS, nor an https URL without \
+                     AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
         assert_eq!(problem(&[(CONTAINER, "http://hunter2")]), words);
+        assert_eq!(find(&[(CONTAINER, "https://hunter2")]), Ok(true));
+        assert_eq!(problem(&[(CONTAINER, "https://hunter2"), (CONTAINER_FILE, "/f")]), words);
+    }
+
+    #[test]
+    fn the_token_of_the_pod_goes_to_sts_alone() {
+        for (url, is_good) in [
+            ("https://sts.amazonaws.com/", true),
+            ("https://sts.eu-central-1.amazonaws.com/", true),
+            ("https://sts-fips.us-east-1.amazonaws.com", true),
+            ("https://sts.cn-north-1.amazonaws.com.cn/", true),
+            ("https://vpce-0a-b.sts.us-east-1.vpce.amazonaws.com", true),
+            ("http://127.0.0.1:80/", true),
+            ("https://vpce-0a-b.vpce-svc-1.us-east-1.vpce.amazonaws.com", false),
+            ("https://sts.s3.eu-central-1.amazonaws.com/", false),
+            ("https://sts.s3.amazonaws.com/", false),
+            ("https://sts.s3-us-west-2.amazonaws.com/", false),
+            ("https://stsamazonaws.com/", false),
+            ("https://sts.evil/amazonaws.com", false),
+            ("https://evil.amazonaws.com/", false),
+        ] {
+            assert_eq!(is_sts(&Url::parse(url).unwrap()), is_good, "{url}");
+        }
     }
 }

@@ -51,6 +51,14 @@ fn domain(region: &str) -> &'static str {
     if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
+/// Returns the region that a host of Bedrock is in.
+fn region_of(host: &str) -> Option<&str> {
+    let names = ["bedrock-runtime.", "bedrock-runtime-fips."];
+    let (_, rest) = names.into_iter().find_map(|name| host.split_once(name))?;
+    let (region, rest) = rest.split_once('.')?;
+    (rest.strip_prefix("vpce.").unwrap_or(rest) == domain(region)).then_some(region)
+}
+
 impl Bedrock {
     /// Creates the client of the model in `reference`.
     ///
@@ -65,17 +73,28 @@ impl Bedrock {
             return Err("bedrock needs region, such as eu-central-1".to_owned());
         }
         let endpoint = ModelEndpoint::find(&reference, credentials, &PROVIDER)?;
-        let region = reference.region.unwrap_or_else(|| "us-east-1".to_owned());
+        let address = endpoint.url(&[]);
+        let region = reference.region.or_else(|| region_of(address.host_str()?).map(str::to_owned));
         let source = match endpoint.key.is_some() || reference.passthrough {
             true => None,
-            false => AwsCredentialSource::find(credentials, &region, http)?,
+            // Without a region nothing is signed: this one only tells whether there are credentials.
+            false => AwsCredentialSource::find(credentials, region.as_deref().unwrap_or("us-east-1"), http)?,
         };
+        // A signature is for its host alone, so that any may get it.
+        let source = endpoint.admit(source, false, &[])?;
         if endpoint.key.is_none() && source.is_none() && !reference.passthrough && reference.headers.is_empty() {
             return Err(format!(
                 "model provider `bedrock` needs credentials: set AWS_BEARER_TOKEN_BEDROCK, or {VARIABLES}"
             ));
         }
-        Ok(Self { endpoint, authorizer: source.map(|source| AwsAuthorizer { source, region }) })
+        let authorizer = match (source, region) {
+            (None, _) => None,
+            (Some(source), Some(region)) => Some(AwsAuthorizer { source, region }),
+            (Some(_), None) => {
+                return Err("bedrock needs region, such as eu-central-1: each signature is for one".to_owned());
+            }
+        };
+        Ok(Self { endpoint, authorizer })
     }
 }
 
@@ -103,5 +122,24 @@ impl Protocol for Bedrock {
 
     fn reader(&self) -> Box<dyn Reader> {
         Box::new(ConverseReader::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_of_bedrock_has_its_region() {
+        for (host, region) in [
+            ("bedrock-runtime.eu-central-1.amazonaws.com", Some("eu-central-1")),
+            ("bedrock-runtime-fips.us-east-1.amazonaws.com", Some("us-east-1")),
+            ("bedrock-runtime.cn-north-1.amazonaws.com.cn", Some("cn-north-1")),
+            ("vpce-1-a.bedrock-runtime.eu-west-1.vpce.amazonaws.com", Some("eu-west-1")),
+            ("bedrock-runtime.internal.example", None),
+            ("gateway.example", None),
+        ] {
+            assert_eq!(region_of(host), region, "{host}");
+        }
     }
 }

@@ -150,7 +150,7 @@ async fn what_the_server_of_credentials_does_wrong_names_the_variables() {
     use ModelErrorKind::{Malformed, Refused, Unavailable};
     for (reply, kind, words, requests) in [
         (ScriptedReply::status(401), Refused, "answers HTTP 401", 1),
-        (ScriptedReply::status(500), Unavailable, "answers HTTP 500", 4),
+        (ScriptedReply::status(500), Unavailable, "answers HTTP 500", 1),
         (ScriptedReply::ok("{}"), Malformed, "sends what cannot be read", 1),
         (ScriptedReply::ok("x".repeat(1 << 20)), Malformed, "sends what cannot be read", 1),
     ] {
@@ -185,7 +185,16 @@ async fn what_is_missing_is_said_before_anything_is_asked() {
     assert!(problem(&APPLICATION[1..]).starts_with("Microsoft Entra ID needs AZURE_TENANT_ID, AZURE_CLIENT_ID and"));
     let elsewhere = APPLICATION.into_iter().chain([("AZURE_AUTHORITY_HOST", "http://hunter2.example")]);
     let elsewhere = problem(&elsewhere.collect::<Vec<_>>());
-    assert_eq!(elsewhere, "AZURE_AUTHORITY_HOST is not the https URL of an authority");
+    assert_eq!(elsewhere, "AZURE_AUTHORITY_HOST is not the https URL of an authority of Microsoft Entra ID");
+    let away = ModelRef { base_url: Some("https://gateway.example".into()), ..reference.clone() };
+    let identity = "the Pod's own identity is for hosts of model provider `azure-openai` alone (openai.azure.com, ";
+    assert!(server.open_with(&away, &APPLICATION).err().unwrap().starts_with(identity));
+    let declared = ModelRef { credential_keys: vec!["AZURE_CLIENT_SECRET".into()], ..away.clone() };
+    assert!(server.open_with(&declared, &APPLICATION).is_ok(), "the PluginConfig brings its own secret");
+    let plain = ModelRef { base_url: Some("http://gateway.example".into()), ..declared };
+    assert!(server.open_with(&plain, &APPLICATION).err().unwrap().contains("go over https alone"));
+    let azure = ModelRef { base_url: Some("https://acme.openai.azure.com".into()), ..away };
+    assert!(server.open_with(&azure, &APPLICATION).is_ok());
     let headers = [("Ocp-Apim-Subscription-Key".to_owned(), "k".to_owned())].into();
     assert!(
         server.open_with(&ModelRef { headers, ..reference.clone() }, &[]).is_ok(),

@@ -272,8 +272,7 @@ fn web_identity<'a>(file: &'a str, sts: &'a str) -> [(&'static str, &'a str); 3]
 async fn keys_sign_the_request() {
     let server = Provider::new([ScriptedReply::ok(good("end_turn"))]).await;
     let keys = [("AWS_ACCESS_KEY_ID", "AKID"), ("AWS_SECRET_ACCESS_KEY", "hunter2"), ("AWS_SESSION_TOKEN", "session")];
-    let reference = ModelRef { region: Some("eu-central-1".into()), ..server.reference("bedrock") };
-    collect(server.open_with(&reference, &keys).unwrap().respond(hello())).await.unwrap();
+    collect(server.open_with(&server.reference("bedrock"), &keys).unwrap().respond(hello())).await.unwrap();
     let asked = server.only();
     let sent = asked.headers["authorization"].to_str().unwrap();
     assert!(sent.starts_with("AWS4-HMAC-SHA256 Credential=AKID/"), "{sent}");
@@ -339,6 +338,32 @@ async fn the_agent_of_a_container_gives_credentials() {
 }
 
 #[tokio::test]
+async fn credentials_that_have_expired_are_renewed_once() {
+    let agent =
+        |id: &str| ScriptedReply::ok(json!({"AccessKeyId": id, "SecretAccessKey": "s", "Token": "t"}).to_string());
+    let refused = |code: &str| ScriptedReply::status(403).header("x-amzn-errortype", code);
+    for (code, sent) in [
+        ("ExpiredTokenException:http://internal.example/", &["ASIA1", "ASIA2"][..]),
+        ("UnrecognizedClientException", &["ASIA1", "ASIA2"]),
+        ("AccessDeniedException", &["ASIA1"]),
+    ] {
+        let replies = [agent("ASIA1"), refused(code), agent("ASIA2"), ScriptedReply::ok(good("end_turn"))];
+        let server = Provider::new(replies).await;
+        let url = format!("http://{}/v1/credentials", server.address);
+        let variables = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", url.as_str())];
+        let model = server.open_with(&server.reference("bedrock"), &variables).unwrap();
+        let answer = collect(model.respond(hello())).await;
+        assert_eq!(answer.is_ok(), sent.len() == 2, "{code}: {answer:?}");
+        let asked = server.requests();
+        let signed: Vec<_> = asked.iter().filter_map(|asked| asked.headers.get("authorization")).collect();
+        assert_eq!(signed.len(), sent.len(), "{code}");
+        for (signed, id) in signed.iter().zip(sent) {
+            assert!(signed.to_str().unwrap().contains(&format!("Credential={id}/")), "{code}: {signed:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_token_whose_file_is_missing_is_said_without_a_request() {
     let server = Provider::new([ScriptedReply::ok(good("end_turn"))]).await;
     let sts = format!("http://{}/", server.address);
@@ -353,13 +378,19 @@ async fn what_is_missing_is_said_before_anything_is_asked() {
     let server = Provider::new([ScriptedReply::ok("")]).await;
     let open = |reference: &ModelRef| server.open_with(reference, &[]).err();
     assert_eq!(open(&ModelRef::new("bedrock", "m")).unwrap(), "bedrock needs region, such as eu-central-1");
+    let keys = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")];
+    let nowhere = ModelRef { region: None, ..server.reference("bedrock") };
+    let problem = server.open_with(&nowhere, &keys).err().unwrap();
+    assert_eq!(problem, "bedrock needs region, such as eu-central-1: each signature is for one");
+    let base_url = Some("https://bedrock-runtime.eu-west-1.amazonaws.com".into());
+    assert!(server.open_with(&ModelRef { base_url, ..nowhere }, &keys).is_ok(), "its host tells the region");
+    let base_url = Some("http://gateway.example".into());
+    let plain = ModelRef { base_url, headers: Default::default(), ..server.reference("bedrock") };
+    assert!(server.open_with(&plain, &keys).err().unwrap().contains("go over https alone"));
     let problem = open(&ModelRef { headers: Default::default(), ..server.reference("bedrock") }).unwrap();
-    assert!(
-        problem.starts_with("model provider `bedrock` needs credentials: set AWS_BEARER_TOKEN_BEDROCK, or"),
-        "{problem}"
-    );
+    assert!(problem.contains("`bedrock` needs credentials: set AWS_BEARER_TOKEN_BEDROCK, or"), "{problem}");
     let passed = ModelRef { passthrough: true, ..server.reference("bedrock") };
-    let model = server.open_with(&passed, &[("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")]).unwrap();
+    let model = server.open_with(&passed, &keys).unwrap();
     // The answer is empty; only the request matters here.
     let request = ModelRequest { key: Some(CallerKey("theirs".into())), ..hello() };
     assert!(collect(model.respond(request)).await.is_err());

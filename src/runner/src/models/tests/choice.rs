@@ -80,6 +80,18 @@ async fn each_choice_of_tools_is_that_of_the_provider() {
 }
 
 #[tokio::test]
+async fn a_choice_in_the_form_of_the_provider_is_passed_on() {
+    for (provider, own) in [
+        ("openai", json!({"type": "function", "function": {"name": "weather"}})),
+        ("anthropic", json!({"type": "any", "disable_parallel_tool_use": true})),
+    ] {
+        for name in ["toolChoice", "tool_choice"] {
+            assert_eq!(body(provider, json!({ name: own })).await["tool_choice"], own, "{provider} {name}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_kept_ends_after_tools_system_and_the_last_user_entry() {
     for (setting, mark) in [("5m", json!({"type": "ephemeral"})), ("1h", json!({"type": "ephemeral", "ttl": "1h"}))] {
         let body = body("anthropic", json!({"cache": setting})).await;

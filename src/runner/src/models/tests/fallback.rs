@@ -223,6 +223,46 @@ async fn failures_with_one_key_do_not_stop_requests_with_another() {
 }
 
 #[tokio::test]
+async fn a_fallback_that_cannot_be_served_is_left_out_and_named() {
+    let (log, _kept) = Log::capture();
+    let first = Provider::new([ScriptedReply::status(404)]).await;
+    let second = Provider::new([ScriptedReply::ok(anthropic::GOOD)]).await;
+    let without = |type_: &str| -> Fallback {
+        let plugin = json!({"type": type_, "region": "eu-central-1"});
+        serde_json::from_value(json!({"model": {"provider": "a", "model": "m-3"}, "plugin": plugin})).unwrap()
+    };
+    let others = [without("bedrock"), without("vertexai"), fallback(&second)];
+    let model = chain(&first, first.reference("openai"), &others).unwrap();
+    assert_eq!(model.names().len(), 2);
+    assert_eq!(collect(model.respond(hello())).await.unwrap()[0], by("anthropic/model-2", true));
+    let text = log.drain();
+    assert!(text.contains("a fallback is left out: model provider `bedrock` needs credentials: set"), "{text}");
+    assert!(
+        text.contains("does not get the Pod's own identity: give its PluginConfig a credentialsRef with"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn the_pods_identity_is_for_fallbacks_with_the_address_of_the_first_model() {
+    let server = Provider::new([ScriptedReply::ok("")]).await;
+    let keys = |name: &str| matches!(name, "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY").then(|| "k".to_owned());
+    let sources = FallbackSources { variables: &keys, folder: &|_| None };
+    let first = ModelRef { region: Some("eu-central-1".into()), ..ModelRef::new("bedrock", "m-1") };
+    for (region, extra, models) in [
+        ("eu-central-1", json!({}), 2),
+        ("us-east-1", json!({}), 1),
+        ("eu-central-1", json!({"baseUrl": "https://gateway.example"}), 1),
+    ] {
+        let plugin = json!({"type": "bedrock", "region": region, "extraConfig": extra});
+        let other = json!({"model": {"provider": "b", "model": "m-2"}, "plugin": plugin});
+        let others = [serde_json::from_value::<Fallback>(other).unwrap()];
+        let model = open_chain(&first, &others, &keys, sources, &server.http).unwrap();
+        assert_eq!(model.names().len(), models, "{region} {extra}");
+    }
+}
+
+#[tokio::test]
 async fn a_refused_request_does_not_keep_a_model_skipped() {
     let first = Provider::new([
         ScriptedReply::status(404),

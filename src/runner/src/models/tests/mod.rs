@@ -179,6 +179,9 @@ impl Provider {
             reference.headers.insert("X-Gateway".into(), "yes".into());
             reference.settings.insert("projectId".into(), "acme".into());
         }
+        if provider == "bedrock" {
+            reference.region = Some("eu-central-1".into());
+        }
         reference
     }
 

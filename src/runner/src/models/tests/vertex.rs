@@ -91,6 +91,21 @@ async fn a_service_account_gets_a_token_and_brings_its_project() {
     let file = file.to_string();
     let variables = [("GOOGLE_APPLICATION_CREDENTIALS", file.as_str())];
     let model = server.open_with(&reference, &variables).unwrap();
+    let away = |base: &str, keys: &[&str]| ModelRef {
+        base_url: Some(base.into()),
+        credential_keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        ..reference.clone()
+    };
+    let identity = "the Pod's own identity is for hosts of model provider `vertexai` alone (googleapis.com): ";
+    let found = server.open_with(&away("https://gateway.example", &[]), &variables).err().unwrap();
+    assert!(found.starts_with(identity), "{found}");
+    let keys = ["GOOGLE_APPLICATION_CREDENTIALS"];
+    assert!(
+        server.open_with(&away("https://gateway.example", &keys), &variables).is_ok(),
+        "it is the PluginConfig's own"
+    );
+    let found = server.open_with(&away("http://gateway.example", &keys), &variables).err().unwrap();
+    assert!(found.contains("go over https alone"), "{found}");
     // A single credential may have any name.
     let named = ModelRef { credential_keys: vec!["key".into()], ..reference };
     assert!(server.open_with(&named, &[("key", file.as_str())]).is_ok());
@@ -108,10 +123,13 @@ async fn a_service_account_gets_a_token_and_brings_its_project() {
 
 #[tokio::test]
 async fn the_pods_identity_comes_from_the_metadata_server() {
-    let project = ScriptedReply::ok("acme-dev\n");
+    let google = |reply: ScriptedReply| reply.header("metadata-flavor", "Google");
+    let project = google(ScriptedReply::ok("acme-dev\n"));
     let good = || ScriptedReply::ok(gemini::GOOD);
     let refused = ScriptedReply::status(401);
-    let server = Provider::new([access_token("one"), project, good(), refused, access_token("two"), good()]).await;
+    let server =
+        Provider::new([google(access_token("one")), project, good(), refused, google(access_token("two")), good()])
+            .await;
     let host = server.address.to_string();
     let variables = [("GCE_METADATA_HOST", host.as_str()), ("GOOGLE_CLOUD_LOCATION", "us")];
     let model = server.open_with(&direct(&server, "vertex-ai", "gemini-2.5-pro"), &variables).unwrap();
@@ -150,12 +168,28 @@ async fn an_identity_of_another_issuer_is_exchanged_and_impersonates_an_account(
         "service_account_impersonation_url": format!("{base}/impersonate"),
         "credential_source": {"file": token, "format": {"type": "json", "subject_token_field_name": "jwt"}},
     });
-    let file = file.to_string();
-    let variables = [("GOOGLE_APPLICATION_CREDENTIALS", file.as_str()), ("GOOGLE_CLOUD_PROJECT", "acme")];
-    let model = server.open_with(&direct(&server, "gemini-vertex", "m"), &variables).unwrap();
+    let text = file.to_string();
+    let configuration = std::env::temp_dir().join(format!("recif-account-{}", std::process::id()));
+    std::fs::write(&configuration, &text).unwrap();
+    let path = configuration.to_str().unwrap();
+    let named = |value| [("GOOGLE_APPLICATION_CREDENTIALS", value), ("GOOGLE_CLOUD_PROJECT", "acme")];
+    let reference = direct(&server, "gemini-vertex", "m");
+    let model = server.open_with(&reference, &named(path)).unwrap();
+    let of_plugin = ModelRef { credential_keys: vec!["GOOGLE_APPLICATION_CREDENTIALS".into()], ..reference.clone() };
+    let refused = [
+        server.open_with(&of_plugin, &named(path)).err().unwrap(),
+        server.open_with(&of_plugin, &named(&text)).err().unwrap(),
+        server.open_with(&reference, &named(&text)).err().unwrap(),
+    ];
     let answer = collect(model.respond(hello())).await;
     std::fs::remove_file(&token).unwrap();
+    std::fs::remove_file(&configuration).unwrap();
     answer.unwrap();
+    let chosen = "GOOGLE_APPLICATION_CREDENTIALS of a PluginConfig is the JSON of a service account, not a file";
+    assert_eq!(refused[0], chosen, "a PluginConfig names no file of the Pod");
+    for problem in &refused[1..] {
+        assert!(problem.contains("of type external_account must be a file of the Pod"), "{problem}");
+    }
     let asked = server.requests();
     assert_eq!([&*asked[0].path, &*asked[1].path], ["/exchange", "/impersonate"]);
     for part in ["audience=%2F%2Fiam.googleapis.com%2Fpools%2Fp&", "&subject_token=a.b.c", "token-exchange&"] {
@@ -190,12 +224,18 @@ async fn what_is_wrong_is_said_without_values() {
             r#"{"type": "hunter2"}"#,
             "GOOGLE_APPLICATION_CREDENTIALS is neither the key of a service account nor of type",
         ),
-        (r#"{"type": "external_account", "audience": "hunter2"}"#, "of type external_account needs audience,"),
+        (r#"{"type": "external_account", "audience": "hunter2"}"#, "external_account must be a file"),
         (account.as_str(), "model provider `anthropic-vertex` needs a project: set `projectId` in the extraConfig"),
     ] {
         let problem = open("anthropic-vertex", value);
         assert!(problem.contains(words) && !problem.contains("hunter2"), "{problem}");
     }
+    let away = ModelRef { base_url: Some("https://gateway.example".into()), ..ModelRef::new("gemini-vertex", "m") };
+    let problem = server.open_with(&away, &[]).err().unwrap();
+    assert!(problem.starts_with("the Pod's own identity is for hosts of"), "{problem}");
+    let fallback = ModelRef { lacks_identity: true, ..ModelRef::new("gemini-vertex", "m") };
+    let problem = server.open_with(&fallback, &[]).err().unwrap();
+    assert!(problem.starts_with("a fallback with another PluginConfig than the first model does not get"), "{problem}");
     let host = server.address.to_string();
     let model =
         server.open_with(&direct(&server, "gemini-vertex", "m"), &[("GCE_METADATA_HOST", host.as_str())]).unwrap();
@@ -203,5 +243,14 @@ async fn what_is_wrong_is_said_without_values() {
     assert!(
         error.kind == ModelErrorKind::Malformed && error.to_string().contains("identity that the Pod has"),
         "{error}"
+    );
+    let other = Provider::new([access_token("one")]).await;
+    let host = other.address.to_string();
+    let model =
+        other.open_with(&direct(&other, "gemini-vertex", "m"), &[("GCE_METADATA_HOST", host.as_str())]).unwrap();
+    let error = collect(model.respond(hello())).await.unwrap_err();
+    assert!(
+        error.kind == ModelErrorKind::Malformed && other.requests().len() == 1,
+        "it is no metadata server: {error}"
     );
 }

@@ -17,7 +17,7 @@ use super::google::{CREDENTIALS, SCOPE};
 use crate::models::{
     Http,
     credential_cache::{CredentialCache, FetchedCredential},
-    credential_server::{FORM, ask, bearer, bearer_header, safe_url, unreadable},
+    credential_server::{FORM, ask, bearer, bearer_header, is_loopback, safe_url, unreadable},
     error::{ModelError, ModelErrorKind},
 };
 
@@ -83,13 +83,11 @@ impl ExternalAccount {
                  with a file"
             )
         })?;
-        let url = |name: &str, text: &str| {
-            safe_url(text).ok_or_else(|| format!("{name} in {CREDENTIALS} is not an https URL"))
-        };
         let impersonation = file.service_account_impersonation_url.as_deref();
-        let impersonation = impersonation.map(|text| url("service_account_impersonation_url", text)).transpose()?;
+        let impersonation =
+            impersonation.map(|text| url("service_account_impersonation_url", text, is_impersonation)).transpose()?;
         Ok(Arc::new(Self {
-            exchange: url("token_url", &file.token_url)?,
+            exchange: url("token_url", &file.token_url, is_exchange)?,
             impersonation,
             audience: file.audience,
             subject_token_type: file.subject_token_type,
@@ -145,5 +143,53 @@ impl ExternalAccount {
             ("subject_token", token.trim()),
         ];
         Ok(Serializer::new(String::new()).extend_pairs(form).finish())
+    }
+}
+
+/// Parses the URL of a service of Google Cloud, which gets the token of the issuer; one on loopback is the Pod's own.
+fn url(name: &str, text: &str, is_service: impl Fn(&str) -> bool) -> Result<Url, String> {
+    let is_known = |url: &Url| is_loopback(url) || url.host_str().is_some_and(&is_service);
+    safe_url(text)
+        .filter(is_known)
+        .ok_or_else(|| format!("{name} in {CREDENTIALS} is not the https URL of this service of Google Cloud"))
+}
+
+/// Reports whether a host exchanges tokens: `sts.googleapis.com`, or that of a region.
+fn is_exchange(host: &str) -> bool {
+    host.starts_with("sts.") && host.ends_with(".googleapis.com")
+}
+
+/// Reports whether a host gives out the tokens of service accounts.
+fn is_impersonation(host: &str) -> bool {
+    host == "iamcredentials.googleapis.com"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_of_the_issuer_goes_to_google_alone() {
+        for (exchange, impersonation, is_good) in [
+            ("https://sts.googleapis.com/v1/token", None, true),
+            ("https://sts.europe-west1.rep.googleapis.com/v1/token", None, true),
+            ("https://sts.googleapis.com/v1/token", Some("https://iamcredentials.googleapis.com/v1/x"), true),
+            ("http://sts.googleapis.com/v1/token", None, false),
+            ("https://sts.googleapis.com.evil/v1/token", None, false),
+            ("https://evil/sts.googleapis.com", None, false),
+            ("https://storage.googleapis.com/", None, false),
+            ("https://sts.googleapis.com/v1/token", Some("https://evil/v1/x"), false),
+            ("https://sts.googleapis.com/v1/token", Some("https://storage.googleapis.com/"), false),
+        ] {
+            let file = json!({
+                "audience": "a",
+                "subject_token_type": "t",
+                "token_url": exchange,
+                "service_account_impersonation_url": impersonation,
+                "credential_source": {"file": "/f"},
+            });
+            let read = ExternalAccount::read(file, &Http::default());
+            assert_eq!(read.is_ok(), is_good, "{exchange} {impersonation:?}");
+        }
     }
 }

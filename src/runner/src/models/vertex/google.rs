@@ -32,6 +32,8 @@ pub(super) struct GoogleAuthorizer {
     pub(super) project_of_key: Option<String>,
     /// Project that the metadata server tells.
     project: Option<CredentialCache<String>>,
+    /// Set unless a PluginConfig brings the credentials.
+    pub(super) is_of_pod: bool,
 }
 
 impl GoogleAuthorizer {
@@ -49,35 +51,55 @@ impl GoogleAuthorizer {
             [only] if !GEMINI_VERTEX.identity.contains(&only.as_str()) => value_of(credentials, only),
             _ => None,
         };
-        let Some(value) = value_of(credentials, CREDENTIALS).or(declared) else {
-            return match has_own {
-                true => Ok(None),
-                false => Self::of_pod(value_of(credentials, "GCE_METADATA_HOST"), http).map(Some),
+        let named = value_of(credentials, CREDENTIALS);
+        let is_own = match named {
+            Some(_) => reference.credential_keys.iter().any(|key| key == CREDENTIALS),
+            None => declared.is_some(),
+        };
+        let Some(value) = named.or(declared) else {
+            return match (has_own, reference.lacks_identity) {
+                (true, _) => Ok(None),
+                (false, false) => Self::of_pod(value_of(credentials, "GCE_METADATA_HOST"), http).map(Some),
+                (false, true) => Err(format!(
+                    "a fallback with another PluginConfig than the first model does not get the Pod's own identity: give its \
+                     PluginConfig a credentialsRef with {CREDENTIALS}, headersFrom or passthrough"
+                )),
             };
         };
-        let text = match value.starts_with('{') {
-            true => value,
-            false => std::fs::read_to_string(value)
+        let is_file = !value.starts_with('{');
+        let text = match (is_file, is_own) {
+            (false, _) => value,
+            (true, false) => std::fs::read_to_string(value)
                 .map_err(|_| format!("the file that {CREDENTIALS} names cannot be read"))?,
+            // The author of a PluginConfig must not choose among the Pod's files.
+            (true, true) => {
+                return Err(format!("{CREDENTIALS} of a PluginConfig is the JSON of a service account, not a file"));
+            }
         };
         let json: Value = serde_json::from_str(&text).map_err(|_| format!("{CREDENTIALS} is not JSON"))?;
         match json["type"].as_str() {
             Some("service_account") => {
                 let (account, project) = ServiceAccount::read(json, http)?;
                 let tokens = BearerAuthorizer(account.tokens());
-                Ok(Some(Self { tokens, project_of_key: project, project: None }))
+                Ok(Some(Self { tokens, project_of_key: project, project: None, is_of_pod: !is_own }))
             }
-            Some("external_account") => {
+            Some("external_account") if is_file => {
                 let tokens = BearerAuthorizer(ExternalAccount::read(json, http)?.tokens());
-                Ok(Some(Self { tokens, project_of_key: None, project: None }))
+                Ok(Some(Self { tokens, project_of_key: None, project: None, is_of_pod: true }))
             }
+            // It names a file of the Pod, as only the Pod's own configuration may.
+            Some("external_account") => Err(format!(
+                "{CREDENTIALS} of type external_account must be a file of the Pod: let the variable name it, or use the JSON of a \
+                 service account"
+            )),
             _ => Err(format!("{CREDENTIALS} is neither the key of a service account nor of type external_account")),
         }
     }
 
     fn of_pod(host: Option<String>, http: &Http) -> Result<Self, String> {
         let server = MetadataServer::new(host, http)?;
-        Ok(Self { tokens: BearerAuthorizer(server.tokens()), project_of_key: None, project: Some(server.project()) })
+        let (tokens, project) = (BearerAuthorizer(server.tokens()), Some(server.project()));
+        Ok(Self { tokens, project_of_key: None, project, is_of_pod: true })
     }
 
     /// Reports whether the credentials tell their project when a request is sent.

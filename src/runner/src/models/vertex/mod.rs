@@ -73,6 +73,8 @@ impl VertexEndpoint {
             true => None,
             false => GoogleAuthorizer::find(&reference, credentials, http, has_own)?,
         };
+        let is_of_pod = authorizer.as_ref().is_some_and(|authorizer| authorizer.is_of_pod);
+        let authorizer = endpoint.admit(authorizer, is_of_pod, &["googleapis.com"])?;
         let of_key = || authorizer.as_ref()?.project_of_key.clone();
         let project = setting(PROJECT_KEYS, "GOOGLE_CLOUD_PROJECT").or_else(of_key);
         let project = match (project, &authorizer) {

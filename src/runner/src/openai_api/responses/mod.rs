@@ -66,8 +66,8 @@ pub(super) async fn create(
     let (outcome, ()) = futures::join!(turn, collect);
     let outcome = outcome?;
     output.end(outcome.truncated);
-    let model = outcome.answerers.first().map(|answerer| answerer.model.clone());
-    Ok(sse::with_model(Json(head.finished(&output, &outcome, asked)).into_response(), model))
+    let answerer = outcome.answerers.first().cloned();
+    Ok(sse::with_model(Json(head.finished(&output, &outcome, asked)).into_response(), answerer))
 }
 
 /// Refuses to read, cancel or delete a response by its id: usage, settings and items of a response are not stored.

@@ -20,7 +20,7 @@ use super::{
     head::ResponseHead,
     output::Output,
 };
-use crate::{sse, turn::TurnOutcome, turn_event::TurnEvent};
+use crate::{models::Answerer, sse, turn::TurnOutcome, turn_event::TurnEvent};
 
 /// State of the event stream.
 struct Events {
@@ -51,25 +51,25 @@ pub(super) async fn respond(
         output.emit(kind, json!({ "response": head.in_progress() }));
     }
     let mut stream = Events { head, output, asked, queue: VecDeque::new(), turn: None };
-    let mut model = None;
-    match tokio::time::timeout(FIRST_TOKEN_TIMEOUT, first_event(&mut events, &mut model)).await {
+    let mut answerer = None;
+    match tokio::time::timeout(FIRST_TOKEN_TIMEOUT, first_event(&mut events, &mut answerer)).await {
         Ok(Some(event)) => stream.output.push(event),
         Ok(None) => {
             let outcome = (&mut turn).await.map_err(|_| cut_off())??;
             stream.end(Ok(outcome));
-            return Ok(sse::with_model(stream.respond(), model));
+            return Ok(sse::with_model(stream.respond(), answerer));
         }
         Err(_) => {}
     }
     stream.turn = Some((events, turn));
-    Ok(sse::with_model(stream.respond(), model))
+    Ok(sse::with_model(stream.respond(), answerer))
 }
 
-/// Receives the first event that is shown, and before it the name of the model that answers.
-async fn first_event(events: &mut mpsc::Receiver<TurnEvent>, model: &mut Option<Arc<str>>) -> Option<TurnEvent> {
+/// Receives the first event that is shown, and before it the model that answers.
+async fn first_event(events: &mut mpsc::Receiver<TurnEvent>, answerer: &mut Option<Answerer>) -> Option<TurnEvent> {
     loop {
         match events.recv().await? {
-            TurnEvent::Answerer(answerer) => *model = model.take().or(Some(answerer.model)),
+            TurnEvent::Answerer(found) => *answerer = answerer.take().or(Some(found)),
             event => return Some(event),
         }
     }

@@ -20,7 +20,7 @@ use tokio::{
 
 use super::*;
 use crate::scaler::{
-    ScalingStatus,
+    ModelCounts, ScalingStatus,
     testing::{self, pod},
 };
 
@@ -234,6 +234,11 @@ impl WorkloadFleet for FakeFleet {
         }
         let reported = reported.clone();
         self.change(|seen| seen.status = reported);
+        Ok(())
+    }
+
+    async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError> {
+        self.reported.lock().unwrap().push(format!("{} {answered:?}", id.key.name));
         Ok(())
     }
 }

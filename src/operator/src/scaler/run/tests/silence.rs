@@ -159,6 +159,10 @@ impl WorkloadFleet for SlowFleet {
     async fn write_status(&self, id: &WorkloadId, uid: &str, reported: &ScalingStatus) -> Result<(), ApiError> {
         self.0.write_status(id, uid, reported).await
     }
+
+    async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError> {
+        self.0.note_models(id, answered).await
+    }
 }
 
 #[tokio::test]
@@ -206,4 +210,21 @@ fn what_changed_at_the_same_moment_is_no_refusal() {
     }
     let busy = ApiError::Transient { message: "busy".into(), after: None };
     assert!(should_log(&busy) && should_log(&ApiError::Forbidden("no".into())));
+}
+
+#[tokio::test]
+async fn the_models_that_gateways_count_are_noted_for_the_agent() {
+    let clock = Instant::now();
+    let gateway = serve("127.0.0.1:0", move || {
+        let uptime = clock.elapsed().as_millis() + 1;
+        let queue = r#"{"kind":"Agent","namespace":"ns","name":"a","models":{"stub/echo (HTTP 503)":2}}"#;
+        format!(r#"{{"instance":"g","uptimeMs":{uptime},"workloads":[{queue}]}}"#)
+    })
+    .await;
+    let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
+    let toy = FakeFleet::new(scaling(1), ours(), 1);
+    toy.gateways.lock().unwrap().push(gateway);
+    let _leading = toy.scaler(port);
+    let expected = r#"a {"stub/echo (HTTP 503)": 2}"#;
+    toy.waits_for(|writes| writes.iter().any(|one| one == expected)).await;
 }
