@@ -51,16 +51,9 @@ impl Model for CountedModel {
         };
         let state = (self.model.respond(request), record);
         let counted = stream::unfold(state, |(mut answer, mut record)| async move {
-            match answer.next().await {
-                Some(chunk) => {
-                    record.observe(&chunk);
-                    Some((chunk, (answer, record)))
-                }
-                None => {
-                    record.has_ended = true;
-                    None
-                }
-            }
+            let chunk = answer.next().await;
+            record.observe(chunk.as_ref());
+            chunk.map(|chunk| (chunk, (answer, record)))
         });
         counted.boxed()
     }
@@ -102,13 +95,15 @@ struct CallRecord {
 }
 
 impl CallRecord {
-    fn observe(&mut self, chunk: &Result<Chunk, ModelError>) {
+    /// Records a piece of the answer, or its end.
+    fn observe(&mut self, chunk: Option<&Result<Chunk, ModelError>>) {
         match chunk {
-            Ok(Chunk::Token(text)) => self.say(text.len()),
-            Ok(Chunk::Call(call)) => self.say(call.name.len() + call.arguments.to_string().len()),
-            Ok(Chunk::Usage(usage)) => self.usage = Some(*usage),
-            Ok(Chunk::Answerer(_) | Chunk::Truncated) => {}
-            Err(_) => self.has_failed = true,
+            Some(Ok(Chunk::Token(text))) => self.say(text.len()),
+            Some(Ok(Chunk::Call(call))) => self.say(call.name.len() + call.arguments.to_string().len()),
+            Some(Ok(Chunk::Usage(usage))) => self.usage = Some(*usage),
+            Some(Ok(Chunk::Answerer(_) | Chunk::Truncated)) => {}
+            Some(Err(_)) => self.has_failed = true,
+            None => self.has_ended = true,
         }
     }
 
