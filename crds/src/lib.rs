@@ -39,6 +39,7 @@ pub mod tool;
 pub mod tool_server;
 pub mod tool_server_ref;
 pub mod traffic;
+pub mod usage;
 pub mod why;
 
 pub use agent_model::agent_model;

@@ -14,6 +14,7 @@ use crate::{
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::ReferenceStatus,
+    usage::ModelPrice,
 };
 
 /// Desired state of a Model: a model of a provider, with its default settings.
@@ -65,6 +66,9 @@ pub struct ModelSpec {
     #[schemars(schema_with = "schema::by_name::<ObjectRef>", length(max = 4))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallback_refs: Vec<ObjectRef>,
+    /// Price of its tokens, from which the control plane computes the cost of what was used. An edit replaces no Pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<ModelPrice>,
 }
 
 /// Message for a model that is its own fallback.

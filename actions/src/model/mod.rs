@@ -25,7 +25,7 @@ impl Referable for Model {
         if query.is_fallback() {
             return query.evaluate_fallback(found);
         }
-        query.evaluate_reference(found, |found| used_digest(&found.spec, &[]))
+        query.evaluate_reference(found, |found| used_digest(&found.spec, &["price"]))
     }
 }
 

@@ -264,7 +264,7 @@ impl Query<'_> {
         if !behind.missing.is_empty() || !behind.pending.is_empty() {
             return behind;
         }
-        let own = used_digest(&model.spec, &["fallbackRefs"]);
+        let own = used_digest(&model.spec, &["fallbackRefs", "price"]);
         Evaluation::resolved(digest::digest(&json!({ "own": own, "behind": digests })))
     }
 

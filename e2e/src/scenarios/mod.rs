@@ -56,6 +56,7 @@ mod store_faults;
 mod tool_servers;
 mod tools;
 mod traffic;
+mod usage;
 
 use crate::scenario::{Isolation, Scenario};
 
@@ -108,6 +109,7 @@ const THEMES: &[&[Scenario]] = &[
     doctor::SCENARIOS,
     chat::SCENARIOS,
     models::SCENARIOS,
+    usage::SCENARIOS,
     control_plane::SCENARIOS,
     comparison::SCENARIOS,
     manifests::SCENARIOS,

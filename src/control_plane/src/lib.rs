@@ -22,6 +22,7 @@ mod stream_body;
 #[cfg(test)]
 mod testing;
 mod ui;
+mod usage;
 mod watches;
 mod write_timeout;
 

@@ -34,10 +34,11 @@ use super::{
     live::subscribers::Subscribers,
     load::LoadCache,
     metrics::ControlPlaneMetrics,
-    mirror::Mirror,
+    mirror::{Mirror, Retention},
     related::RelatedObjects,
     relay::{GatewayFlagError, Relay},
     serve as connections,
+    usage::UsageCollector,
     watches::{watch_fleet, watch_related},
 };
 
@@ -116,7 +117,7 @@ pub async fn serve(
         }
     };
     let relay = Relay::new(&gateway_url, gateway_ca.as_deref())?;
-    let (database, history) = mirror.read();
+    let (database, Retention { history, usage }) = mirror.read();
     let store = Arc::new(Store::open(&database)?);
     let mut registry = Registry::default();
     let metrics = ControlPlaneMetrics::new(&mut registry);
@@ -179,6 +180,7 @@ pub async fn serve(
         tracing::info!("the watches have started");
         std::future::pending().await
     });
+    tasks.spawn(UsageCollector::new(app.clone(), usage).run());
     let counted = app.clone();
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let refresh = move || {

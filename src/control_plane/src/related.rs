@@ -11,10 +11,11 @@ use std::{
 
 use cluster::{Change, ObjectMap, ObjectVersion};
 use crds::{
-    ApiKind,
+    ApiKind, KINDS, PROXY_CONTAINER, Role,
     diagnosis::{deployment_problems, is_pod_ready, pod_problems},
     proxy_port,
     tool_server::{TOOLS_KEY, tools_config_map},
+    usage::usage_key,
 };
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -84,7 +85,20 @@ pub(super) struct PodRecord {
     pub(super) state: Box<str>,
     /// Problems reported by kubelet and scheduler, one line each.
     pub(super) problems: Box<[String]>,
+    /// Key with which its sidecar is asked what its models used; `None`: it has no sidecar.
+    pub(super) usage_key: Option<Box<str>>,
     workloads: Box<[(String, Key)]>,
+}
+
+impl PodRecord {
+    /// Returns the workload that it belongs to.
+    pub(super) fn workload(&self) -> Option<(&'static ApiKind, &Key)> {
+        let mut workloads = KINDS.iter().filter(|kind| kind.role == Role::Workload);
+        workloads.find_map(|kind| {
+            let label = workload_label(kind);
+            self.workloads.iter().find(|(known, _)| *known == label).map(|(_, key)| (kind, key))
+        })
+    }
 }
 
 /// Event, as far as it is shown.
@@ -220,8 +234,17 @@ pub(super) fn pod(head: &ObjectVersion, json: &str) -> Result<PodRecord, Error> 
         port: sidecar_port(&pod),
         state: state.into(),
         problems: pod_problems(&pod).into(),
+        usage_key: sidecar_key(&pod),
         workloads: labels.map(|(label, name)| (label.clone(), Key::new(&head.key.namespace, name))).collect(),
     })
+}
+
+fn sidecar_key(pod: &Pod) -> Option<Box<str>> {
+    let spec = pod.spec.as_ref()?;
+    let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let sidecar = containers.find(|container| container.name == PROXY_CONTAINER)?;
+    let key = sidecar.env.iter().flatten().find(|variable| variable.name == "RECIF_KEY")?;
+    usage_key(key.value.as_deref()?).map(String::into_boxed_str)
 }
 
 fn sidecar_port(pod: &Pod) -> u16 {

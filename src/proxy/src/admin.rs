@@ -9,9 +9,11 @@ use crate::local_response::SidecarResponse;
 
 /// Path at which gateways probe a Pod that is not ready yet.
 const STARTED: &[u8] = crds::READY_PATH.as_bytes();
+/// Path at which the control plane reads what the workload's models used.
+const USAGE: &[u8] = crds::usage::USAGE_PATH.as_bytes();
 
 /// Request to the proxy itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum AdminRequest {
     Health,
     Ready,
@@ -20,6 +22,8 @@ pub(super) enum AdminRequest {
     Started,
     LameDuck,
     Drain,
+    /// Report of the models that the workload used, with the query of the request.
+    Usage(String),
 }
 
 impl AdminRequest {
@@ -60,12 +64,16 @@ impl AdminRequest {
             },
             b"/_recif/lame-duck" if proven() && inside() => Self::LameDuck,
             b"/_recif/drain" if proven() => Self::Drain,
+            // It names callers, so it is for those who may read the Pod, as the control plane does.
+            USAGE if head.value("x-recif-key").is_some_and(|key| shared.config.usage_key.matches(key)) => {
+                Self::Usage(usage_query(head.target))
+            }
             _ => return Some(Err(SidecarResponse::refusal(404, "unknown path", "unknown"))),
         }))
     }
 
     /// Responds to the request.
-    pub(super) async fn respond(self, shared: &ProxyContext) -> SidecarResponse {
+    pub(super) async fn respond(&self, shared: &ProxyContext) -> SidecarResponse {
         match self {
             Self::Health => SidecarResponse::text(200, "ok\n"),
             Self::Ready => ready(shared).await,
@@ -92,8 +100,26 @@ impl AdminRequest {
                 shared.drain.drain().await;
                 SidecarResponse::text(200, "drained\n")
             }
+            Self::Usage(query) => {
+                // On the heap, as the future of each connection would have room for it.
+                let asked = async { if shared.config.has_runner { shared.upstream.usage(query).await } else { None } };
+                let report = Box::pin(asked).await;
+                match report {
+                    Some(body) => {
+                        SidecarResponse { content_type: "application/json", ..SidecarResponse::text(200, body) }
+                    }
+                    None => SidecarResponse::refusal(404, "the workload does not count what its models use", "unknown"),
+                }
+            }
         }
     }
+}
+
+/// Returns the query of a request target as far as it consists of names and numbers.
+fn usage_query(target: &[u8]) -> String {
+    let query = target.split(|byte| *byte == b'?').nth(1).unwrap_or_default();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'=' | b'&' | b'-');
+    query.iter().copied().take_while(is_plain).map(char::from).collect()
 }
 
 /// Creates the response to a request that names another workload.

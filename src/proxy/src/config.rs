@@ -3,7 +3,7 @@
 
 use std::{hint::black_box, net::SocketAddr, time::Duration};
 
-use crds::Period;
+use crds::{Period, usage::usage_key};
 use identity::{Verifier, audience, public_keys};
 
 /// Name, default (empty for none) and meaning of every variable.
@@ -72,6 +72,8 @@ pub struct ProxyConfig {
     pub shutdown_timeout: Duration,
     /// Shared secret of the Pod's hooks.
     pub key: HookKey,
+    /// Key of the report of what the workload's models used, derived from that secret.
+    pub usage_key: HookKey,
     /// Workload, as `namespace/name`.
     pub workload: String,
     /// Uid of the Pod; empty if unknown.
@@ -178,6 +180,7 @@ impl ProxyConfig {
             listen_streams: switch("RECIF_LISTEN_STREAMS")?,
             lame_duck: duration("RECIF_LAME_DUCK")?,
             shutdown_timeout: duration("RECIF_SHUTDOWN_TIMEOUT")?,
+            usage_key: HookKey(usage_key(&text("RECIF_KEY")).unwrap_or_default()),
             key: HookKey(text("RECIF_KEY")),
             pod_uid: text("RECIF_POD_UID"),
             readiness: parse(
@@ -249,7 +252,7 @@ mod tests {
         assert_eq!(config.upstream, "127.0.0.1:8000".parse().unwrap());
         assert_eq!((config.concurrency, config.timeout), (0, Duration::from_secs(60)));
         assert_eq!((config.lame_duck, config.shutdown_timeout), (Duration::from_secs(5), Duration::from_secs(25)));
-        assert!(!config.key.matches(b""), "an unset key admits no caller");
+        assert!(!config.key.matches(b"") && !config.usage_key.matches(b""), "an unset key admits no caller");
         assert!(!config.listen_streams && !config.require_identity && !config.local);
     }
 

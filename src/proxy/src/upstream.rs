@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
+use crds::usage::USAGE_PATH;
 use http1::{Connection, connect};
+use serde::de::IgnoredAny;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -32,6 +34,8 @@ const READINESS_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_PROBE_HEAD: usize = 8 << 10;
 /// Most bytes of the workload's metrics.
 const MAX_METRICS: u64 = 1024 * 1024;
+/// Most bytes of the workload's report of the models that it used.
+const MAX_USAGE: u64 = 4 * 1024 * 1024;
 /// Most idle connections.
 const MAX_IDLE: usize = 256;
 
@@ -188,6 +192,24 @@ impl Upstream {
         let is_ours =
             head.split(' ').nth(1) == Some("200") && head.contains("\ncontent-type: application/openmetrics-text");
         (is_ours && body.ends_with(OPENMETRICS_EOF)).then(|| body.to_owned())
+    }
+
+    /// Returns the workload's report of the models that it used, if it is a Récif runner; `query` says what is known of it.
+    pub(super) async fn usage(&self, query: &str) -> Option<String> {
+        let read = async {
+            let mut io = TcpStream::connect(self.address).await?;
+            let request = format!("GET {USAGE_PATH}?{query} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+            io.write_all(request.as_bytes()).await?;
+            let mut answer = Vec::new();
+            io.take(MAX_USAGE).read_to_end(&mut answer).await?;
+            Ok::<_, io::Error>(answer)
+        };
+        let answer = String::from_utf8(timeout(PROBE_TIMEOUT, read).await.ok()?.ok()?).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let head = head.to_ascii_lowercase();
+        let is_ours = head.split(' ').nth(1) == Some("200") && head.contains("\ncontent-type: application/json");
+        // A report that was cut off is no JSON.
+        (is_ours && serde_json::from_str::<IgnoredAny>(body).is_ok()).then(|| body.to_owned())
     }
 
     /// Reports whether the workload accepts connections.

@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use crds::usage::Purpose;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::Sender;
@@ -21,6 +22,7 @@ use super::{
     tools::Toolbox,
     turn::{self, TOOL_TURNS, TurnOutcome},
     turn_event::TurnEvent,
+    usage::UsageLedger,
 };
 
 /// Agent that can answer.
@@ -113,12 +115,17 @@ impl PreparedTurn {
 }
 
 impl Agent {
-    /// Creates the agent that `config` describes; `credentials` looks up its models' API keys.
+    /// Creates the agent that `config` describes; `credentials` looks up its models' API keys, and `usage` counts what they use.
     ///
     /// # Errors
     /// The reason why this runtime cannot serve it, as a sentence for `/readyz`.
-    pub(super) fn new(config: &RunnerConfig, tools: Toolbox, credentials: &Lookup) -> Result<Self, String> {
-        let http = Http::default();
+    pub(super) fn new(
+        config: &RunnerConfig,
+        tools: Toolbox,
+        credentials: &Lookup,
+        usage: UsageLedger,
+    ) -> Result<Self, String> {
+        let http = Http::counting(usage);
         let background = config.background.as_ref().map(|reference| models::open(reference, credentials, &http));
         let background = background.transpose()?;
         // Only flows have credentials in files.
@@ -187,7 +194,11 @@ impl Agent {
         let mut request = self.request(messages);
         // The title is generated concurrently; a turn that fails does not wait for it.
         let title = async {
-            if before > 0 { Ok(None) } else { Ok(Some(self.background.title(&message, caller.key.clone()).await)) }
+            if before > 0 {
+                return Ok(None);
+            }
+            let account = caller.account.clone().with_purpose(Purpose::Title);
+            Ok(Some(self.background.title(&message, caller.key.clone(), account).await))
         };
         let (reply, title) = futures::try_join!(self.converse(&caller, &mut request, tokens), title)?;
         let turn = request.messages.split_off(before);
@@ -254,6 +265,7 @@ impl Agent {
             AccessLog { caller, began: Instant::now(), tools: Vec::new(), models: Vec::new(), outcome: "cut off" };
         let before = request.messages.len();
         request.key = caller.key.clone();
+        request.account = caller.account.clone();
         let tools = self.tools.for_request(&caller.headers);
         let talk = turn::TurnLoop { model: &*self.model, tools: &tools, events: tokens };
         let outcome = talk.run(request, &mut { TOOL_TURNS }).await;

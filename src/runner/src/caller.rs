@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{conversations::history::UserName, models::CallerKey};
+use super::{conversations::history::UserName, models::CallerKey, usage::UsageAccount};
 
 /// Identity of the caller, from the headers of the sidecar and the gateway.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +17,8 @@ pub(super) struct CallerContext {
     pub(super) key: Option<CallerKey>,
     /// Headers of the request.
     pub(super) headers: RequestHeaders,
+    /// Account of the request.
+    pub(super) account: UsageAccount,
 }
 
 /// Headers of the request that began a turn, which tools with `forwardHeaders` send. They are kept for the turn only, and never
@@ -44,7 +46,7 @@ impl fmt::Debug for RequestHeaders {
 }
 
 impl CallerContext {
-    /// Reads the identity from request headers.
+    /// Reads the identity from request headers. Called by the handler of the request, whose account it takes.
     pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
         let run = text("traceparent").and_then(|parent| parent.split('-').nth(1));
@@ -56,6 +58,7 @@ impl CallerContext {
             trace_id: run.filter(is_id).map(str::to_owned),
             key: key.filter(|key| !key.is_empty()).map(|key| CallerKey(key.into())),
             headers: headers.into(),
+            account: UsageAccount::current(),
         }
     }
 }

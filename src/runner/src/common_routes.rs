@@ -5,6 +5,7 @@
 //! | `GET /healthz` | 200 while the process runs |
 //! | `GET /readyz` | 200, also while a database is unreachable, which the body reports; 503 otherwise |
 //! | `GET /metrics` | OpenMetrics text |
+//! | `GET /_recif/usage` | what the models used, for the Pod's own sidecar: [`crds::usage::UsageReport`] |
 //!
 //! `/readyz` is 503 while the process drains, and 503 with `x-recif-ready: never` and the reason where no request can
 //! ever be answered.
@@ -22,7 +23,7 @@ use std::{net::SocketAddr, sync::Arc};
 use axum::{
     Json, Router,
     body::Body,
-    extract::{ConnectInfo, DefaultBodyLimit, Request, State, rejection::BytesRejection},
+    extract::{ConnectInfo, DefaultBodyLimit, Query, Request, State, rejection::BytesRejection},
     http::{
         Method, StatusCode,
         header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN},
@@ -31,15 +32,19 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use crds::usage::{USAGE_PATH, UsageReport};
 use daemon::loopback;
 use futures::{StreamExt, future::BoxFuture};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use super::{
+    caller::CallerContext,
     metrics::RunnerMetrics,
     models::{ModelError, ModelErrorKind},
     openai_api::ApiError,
+    usage::{RESPONSE_HEADER, UsageAccount},
 };
 
 /// Largest request body, in bytes.
@@ -129,6 +134,7 @@ impl CommonRoutes {
             .route("/healthz", get(async || Json(json!({ "status": "ok" }))))
             .route("/readyz", get(ready))
             .route("/metrics", get(metrics))
+            .route(USAGE_PATH, get(usage))
             .method_not_allowed_fallback(not_allowed)
             .with_state(self)
     }
@@ -202,10 +208,19 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
             false => ErrorResponse(status, why.into()).into_response(),
         }
     } else {
-        next.run(request).await
+        let caller = CallerContext::from_headers(request.headers()).user;
+        let account = UsageAccount::new(caller.as_deref().unwrap_or_default());
+        let mut response = account.clone().scope(next.run(request)).await;
+        // A stream has just begun: its last event has the sums.
+        if !is_event_stream(&response)
+            && let Some(usage) = account.header()
+        {
+            response.headers_mut().insert(RESPONSE_HEADER, usage);
+        }
+        response
     };
     in_flight.set_status(response.status());
-    if response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream") {
+    if is_event_stream(&response) {
         let held = (token, in_flight);
         response = response.map(|body| {
             Body::from_stream(body.into_data_stream().inspect(move |_| {
@@ -214,6 +229,10 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         });
     }
     response
+}
+
+fn is_event_stream(response: &Response) -> bool {
+    response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream")
 }
 
 async fn ready(State(shell): State<CommonRoutes>) -> Response {
@@ -232,6 +251,26 @@ async fn ready(State(shell): State<CommonRoutes>) -> Response {
         },
         Err(body) => (StatusCode::SERVICE_UNAVAILABLE, [("x-recif-ready", "never")], Json(body)).into_response(),
     }
+}
+
+/// Query of [`usage`]: what is known of this process already.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct KnownUsage {
+    instance: String,
+    after: u64,
+}
+
+/// Reports the usage of models. It names callers, so it answers the Pod's own sidecar alone, also where there is none.
+async fn usage(
+    State(shell): State<CommonRoutes>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Query(known): Query<KnownUsage>,
+) -> Result<Json<UsageReport>, ErrorResponse> {
+    if !peer.ip().to_canonical().is_loopback() {
+        return Err(ErrorResponse(StatusCode::NOT_FOUND, "unknown route".into()));
+    }
+    Ok(Json(shell.metrics.usage.report(&known.instance, known.after)))
 }
 
 async fn metrics(State(shell): State<CommonRoutes>) -> Result<Response, ErrorResponse> {

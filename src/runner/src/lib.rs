@@ -26,6 +26,7 @@ mod tool_server;
 mod tools;
 mod turn;
 mod turn_event;
+mod usage;
 mod variables;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Metrics of the runtime, in OpenMetrics text.
 //!
-//! Labels are status codes, tool types, outcomes and the names of configured flows, all of low cardinality: never the
+//! Labels are status codes, tool types, outcomes and the names of configured flows and models, all of low cardinality: never the
 //! name of a tool or a conversation, or any content of a request, which could grow without bound.
 
 use std::fmt;
@@ -8,12 +8,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::StatusCode;
+use crds::usage::{UsageKey, UsageTotals};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use super::usage::UsageLedger;
 
 /// Upper bounds of the duration's buckets, in seconds: from an echo to a long chain of tool calls.
 const SECONDS: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0];
@@ -55,6 +58,8 @@ pub(super) struct RunnerMetrics {
     duration: Histogram,
     tool_calls: Family<ToolCallLabels, Counter>,
     flow_requests: Family<FlowStatusLabels, Counter>,
+    /// Counter of what the models use.
+    pub(super) usage: UsageLedger,
 }
 
 impl Default for RunnerMetrics {
@@ -76,7 +81,9 @@ impl Default for RunnerMetrics {
         registry.register("tool_calls", "Calls of tools by type and outcome", tool_calls.clone());
         let flow_requests = Family::default();
         registry.register("flow_requests", "Requests by flow and status code", flow_requests.clone());
-        Self { registry: Arc::new(all), requests, in_flight, duration, tool_calls, flow_requests }
+        let usage = UsageLedger::default();
+        usage.metrics().register(registry);
+        Self { registry: Arc::new(all), requests, in_flight, duration, tool_calls, flow_requests, usage }
     }
 }
 
@@ -145,5 +152,16 @@ pub fn example_metrics() -> Result<String, fmt::Error> {
     metrics.start_request().set_status(StatusCode::OK);
     metrics.count_tool_call("http", ToolCallOutcome::Ok);
     metrics.count_flow_response(&Arc::new("support".to_owned()), StatusCode::OK);
+    let totals = UsageTotals {
+        calls: 1,
+        failed: 1,
+        input: 3,
+        cache_read: 1,
+        cache_write: 1,
+        output: 2,
+        reasoning: 1,
+        ..UsageTotals::default()
+    };
+    metrics.usage.count("openai/gpt-5", UsageKey::default(), &totals);
     metrics.encode()
 }

@@ -106,7 +106,7 @@ pub(super) fn build_app(config: RunnerConfig) -> AgentApp {
     let metrics = RunnerMetrics::default();
     let agent = tools(&config, &environment).and_then(|tools| {
         let tools = Toolbox::new(tools, Arc::new(environment), metrics.clone());
-        Agent::new(&config, tools, &environment).map(Arc::new)
+        Agent::new(&config, tools, &environment, metrics.usage.clone()).map(Arc::new)
     });
     match &agent {
         Ok(ready) => {

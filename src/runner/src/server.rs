@@ -35,6 +35,7 @@ use super::{
     metrics::RunnerMetrics,
     openai_api::{self, NamedAgent, backend::ModelBackend},
     sse,
+    usage::UsageAccount,
 };
 
 /// State shared by the routes.
@@ -112,11 +113,13 @@ async fn chat(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ErrorResponse> {
     let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
-    let turn = agent.prepare_turn(read_turn(&body?, CallerContext::from_headers(&headers))?).await?;
+    let caller = CallerContext::from_headers(&headers);
+    let account = caller.account.clone();
+    let turn = agent.prepare_turn(read_turn(&body?, caller)?).await?;
     if wants_events(&headers) {
         let models = agent.models();
         let response = sse::respond(&models, async move |tokens| match agent.respond(turn, Some(&tokens)).await {
-            Ok(reply) => Ok(done_event(reply)),
+            Ok(reply) => Ok(done_event(reply, &account)),
             Err(error) => Err(error.to_string()),
         });
         return Ok(response.await);
@@ -157,11 +160,12 @@ fn read_turn(body: &[u8], caller: CallerContext) -> Result<ChatTurn, ErrorRespon
 }
 
 /// Returns the data of the last event: the reply without its text.
-fn done_event(reply: ChatReply) -> Value {
+fn done_event(reply: ChatReply, account: &UsageAccount) -> Value {
     let mut words = json!({ "conversation_id": reply.conversation_id });
     if let Some(title) = reply.title {
         words["title"] = title.into();
     }
     sse::add_models(&mut words, &reply.answerers);
+    sse::add_usage(&mut words, account);
     words
 }

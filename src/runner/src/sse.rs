@@ -3,8 +3,8 @@
 //! Each piece of text is an event without a name, `data: {"token":"…"}`. Each tool call is enclosed by the events
 //! `tool_call`, `{"id":"…","name":"…","arguments":{…}}`, and `tool_result`, `{"id":"…","ok":true,"tookMs":7}`. The last
 //! event is `done`, for an agent with `{"conversation_id":"…","title":"…"}` (the title only with the first reply of a
-//! conversation), each with `"models":["openai/gpt-5"]`, one for each request to a model, and `"fallback":true` when one of
-//! them was not the first model; or `error` with `{"error":"…"}`; a stream that ends without one of them was cut off. The whole reply
+//! conversation), each with `"models":["openai/gpt-5"]`, one for each request to a model, `"fallback":true` when one of
+//! them was not the first model, and `"usage":{"input":7,…}`, the tokens of all of them; or `error` with `{"error":"…"}`; a stream that ends without one of them was cut off. The whole reply
 //! is the concatenation of the tokens. A comment is sent every 15 s without an event, for example while a tool runs, so
 //! that proxies keep the connection open.
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{models::Answerer, turn_event::TurnEvent};
+use super::{models::Answerer, turn_event::TurnEvent, usage::UsageAccount};
 
 /// Header with the model that answers, such as `openai/gpt-5`.
 const MODEL: HeaderName = HeaderName::from_static("x-recif-model");
@@ -113,6 +113,13 @@ pub(super) fn add_models(last: &mut Value, answerers: &[Answerer]) {
     }
     if answerers.iter().any(|answerer| answerer.is_fallback) {
         last["fallback"] = true.into();
+    }
+}
+
+/// Adds what the models used for the request to the data of the last event.
+pub(super) fn add_usage(last: &mut Value, account: &UsageAccount) {
+    if let Some(usage) = account.json() {
+        last["usage"] = usage;
     }
 }
 

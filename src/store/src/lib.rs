@@ -1,6 +1,6 @@
-//! Database of the control plane: a copy of the objects in the cluster, and the history of their transitions.
+//! Database of the control plane: a copy of the objects in the cluster, the history of their transitions, and what models used.
 //!
-//! The copy is for users that prefer SQL to the API server, and may be deleted at any time; only the transitions outlive their
+//! The copy is for users that prefer SQL to the API server, and may be deleted at any time; only transitions and usage outlive their
 //! objects. So the rules are those of a cache that several processes fill at once, with optimistic concurrency: a row is
 //! replaced only by a newer one, by the resource version as a number, which grows over the whole cluster; rows that belong
 //! together are written in one transaction; and a process that starts compares the stored rows with the objects.
@@ -20,6 +20,7 @@ mod tests;
 mod transaction;
 mod transitions;
 mod url;
+mod usage;
 mod write;
 
 pub use database::{Store, Writer};
@@ -29,3 +30,4 @@ pub use reconcile::{KindComparison, StoredVersion, Unconfirmed};
 pub use record::{Batch, Deletion, ObjectKey, Record, ServerTool, ToolServerRow, ToolSet, TransitionRow, WorkloadRow};
 pub use transitions::{Cursor, HistoryScope, ObjectTransition, TransitionPage};
 pub use url::DatabaseUrl;
+pub use usage::{UsageGroup, UsageQuery, UsageRow, UsageStep, UsageSum};

@@ -253,6 +253,23 @@ async fn a_hundred_agents_do_not_notice_what_they_do_not_read_of_their_tool() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_price_replaces_no_pod() {
+    let sim = Sim::new();
+    let model = json!({"provider": "stub", "model": "m", "pluginConfigRef": {"name": "p"}});
+    sim.store().create(&id("PluginConfig", "p"), object("PluginConfig", json!({"type": "stub"})));
+    sim.store().create(&id("Model", "m"), object("Model", model));
+    sim.store().create(&agent_id("a"), agent(json!({"modelRef": {"name": "m"}})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Running");
+    sim.take_writes();
+    sim.store().edit(&id("Model", "m"), |body| body["spec"]["price"] = json!({"input": "3", "output": "15"}));
+    operator.run(MINUTE).await;
+    let writes = sim.take_writes();
+    assert!(writes.iter().all(|write| write == "Status Model/m"), "{writes:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_waits_while_a_tool_would_send_out_a_key_of_its_model() {
     let sim = Sim::new();
     let sends = |header: &str| {

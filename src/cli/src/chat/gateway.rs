@@ -148,7 +148,7 @@ impl GatewayClient {
         headers: &[(&str, &str)],
         body: String,
     ) -> Result<GatewayResponse, CliError> {
-        let token = self.token().await?;
+        let token = caller_token(&self.caller).await?;
         let signed = token.is_some();
         let unreachable = |why| CliError::Unreachable { part: COMPONENT, why };
         let (parts, body) = match &self.route {
@@ -183,18 +183,21 @@ impl GatewayClient {
         let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         Ok(GatewayResponse { status: parts.status, is_stream: kind.starts_with(STREAM), has_token: signed, body })
     }
+}
 
-    /// Returns the caller's token: that of the environment, else that of the kubeconfig.
-    async fn token(&self) -> Result<Option<HeaderValue>, CliError> {
-        match std::env::var(TOKEN) {
-            Ok(token) if !token.trim().is_empty() => {
-                let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-                let mut value = value.map_err(|_| CliError::Usage(format!("${TOKEN} holds no token")))?;
-                value.set_sensitive(true);
-                Ok(Some(value))
-            }
-            _ => Ok(self.caller.bearer().await?),
+/// Returns the caller's token: that of the environment, else that of the kubeconfig.
+///
+/// # Errors
+/// It cannot be read, or is none.
+pub(crate) async fn caller_token(caller: &CallerCredentials) -> Result<Option<HeaderValue>, CliError> {
+    match std::env::var(TOKEN) {
+        Ok(token) if !token.trim().is_empty() => {
+            let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+            let mut value = value.map_err(|_| CliError::Usage(format!("${TOKEN} holds no token")))?;
+            value.set_sensitive(true);
+            Ok(Some(value))
         }
+        _ => Ok(caller.bearer().await?),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     target::{ConnectArgs, SystemArgs},
 };
 use chat_target::ChatTarget;
+pub(crate) use gateway::caller_token;
 use gateway::{GatewayClient, GatewayUrl};
 use session::{ChatSession, TurnEnd};
 

@@ -28,8 +28,8 @@ use crate::{
     exit::Exit,
     output::{hint, print},
     target::{ConnectArgs, SystemArgs},
-    ui::relay::SERVICE,
 };
+pub(crate) use relay::SERVICE;
 
 /// Flags of `recif ui`.
 #[derive(Debug, clap::Args)]

@@ -150,7 +150,7 @@ fn keep_end_to_end(fields: &mut HeaderMap) {
 }
 
 /// Name of the control plane's Service.
-pub(super) const SERVICE: &str = "recif-control-plane";
+pub(crate) const SERVICE: &str = "recif-control-plane";
 
 #[cfg(test)]
 mod tests {

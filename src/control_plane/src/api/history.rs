@@ -122,7 +122,7 @@ async fn with_timeout<T>(answer: impl Future<Output = Result<T, store::StoreErro
 }
 
 /// Converts the visibility of a caller to a filter for the database.
-fn store_visibility(visible: &Visibility, fleet: &FleetCache) -> store::HistoryScope {
+pub(super) fn store_visibility(visible: &Visibility, fleet: &FleetCache) -> store::HistoryScope {
     let Some(sights) = visible.by_kind() else { return store::HistoryScope::All };
     if sights.iter().all(|sight| *sight == KindVisibility::All) {
         return store::HistoryScope::All;
@@ -139,7 +139,8 @@ fn store_visibility(visible: &Visibility, fleet: &FleetCache) -> store::HistoryS
     store::HistoryScope::Only(pairs)
 }
 
-fn store_unavailable(error: &store::StoreError) -> Problem {
+/// Logs an error of the database, and returns the problem for the caller.
+pub(super) fn store_unavailable(error: &store::StoreError) -> Problem {
     tracing::warn!(%error, "what happened cannot be read");
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the database does not answer: try again")
 }

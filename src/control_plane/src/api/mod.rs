@@ -16,6 +16,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 pub(super) mod types;
+mod usage;
 
 use crate::app::SharedAppState;
 use std::{collections::BTreeMap, net::IpAddr, sync::atomic::Ordering::Relaxed};

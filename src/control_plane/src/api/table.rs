@@ -12,6 +12,7 @@ use super::{
         Children, Events, FleetPage, Graph, History, Load, Machine, Me, Object, Page, Rendered, Status, ToolServers,
         Tools, Trace, Transitions, Why,
     },
+    usage,
 };
 use crate::live;
 
@@ -90,6 +91,14 @@ pub(super) const OPERATIONS: &[RestOperation] = &[
         query: history::TRANSITIONS,
         response: ResponseSchema::Json(schema::<Transitions>),
         handle: history::transitions,
+    },
+    RestOperation {
+        path: "/v1/usage",
+        id: "getUsage",
+        about: "Tokens that models used, and what they cost.",
+        query: usage::USAGE,
+        response: ResponseSchema::Json(schema::<usage::Usage>),
+        handle: usage::usage,
     },
     RestOperation {
         path: "/v1/{plural}",

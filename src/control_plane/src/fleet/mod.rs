@@ -162,14 +162,21 @@ impl FleetCache {
 
     /// Returns the objects of a kind in a namespace whose controller has this uid.
     pub fn owned_by(&self, kind: &str, namespace: &str, owner: &str) -> Vec<Arc<Record>> {
-        let Some(row) = ApiKind::find(kind).and_then(row) else { return Vec::new() };
+        let mut there = ApiKind::find(kind).map(|kind| self.in_namespace(kind, namespace)).unwrap_or_default();
+        there.retain(|record| record.owner.as_deref() == Some(owner));
+        there
+    }
+
+    /// Returns the objects of a kind in a namespace, by name.
+    pub fn in_namespace(&self, kind: &ApiKind, namespace: &str) -> Vec<Arc<Record>> {
+        let Some(row) = row(kind) else { return Vec::new() };
         let inner = self.lock();
         let kind = inner.kinds.get(usize::from(row)).into_iter();
         let there = kind.flat_map(|kind| {
             let from = Key::new(namespace, "");
             kind.range(from..).take_while(|(key, _)| key.namespace == namespace).map(|(_, entry)| &entry.record)
         });
-        there.filter(|record| record.owner.as_deref() == Some(owner)).cloned().collect()
+        there.cloned().collect()
     }
 
     /// Returns every object, by kind and name, and the stamp of the last change in them.

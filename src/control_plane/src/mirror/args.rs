@@ -18,14 +18,26 @@ pub struct MirrorArgs {
     /// How long the history of objects is kept, also of those that are gone
     #[arg(long, env = "RECIF_HISTORY", default_value = "30d", value_parser = days, value_name = "DURATION")]
     history: Duration,
+    /// How long the numbers of tokens and their cost are kept
+    #[arg(long, env = "RECIF_USAGE", default_value = "400d", value_parser = days, value_name = "DURATION")]
+    usage: Duration,
+}
+
+/// Retention times of rows that outlive their objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Retention {
+    /// Retention time of transitions.
+    pub(crate) history: Duration,
+    /// Retention time of the usage of models.
+    pub(crate) usage: Duration,
 }
 
 impl MirrorArgs {
-    /// Returns the URL of the database and the retention time of transitions.
-    pub(crate) fn read(self) -> (DatabaseUrl, Duration) {
-        let Self { database_url, data_dir, history } = self;
+    /// Returns the URL of the database and the retention times.
+    pub(crate) fn read(self) -> (DatabaseUrl, Retention) {
+        let Self { database_url, data_dir, history, usage } = self;
         let file = || DatabaseUrl::file(&data_dir.unwrap_or_else(default_folder).join("recif.db"));
-        (database_url.filter(|url| !url.is_empty()).unwrap_or_else(file), history)
+        (database_url.filter(|url| !url.is_empty()).unwrap_or_else(file), Retention { history, usage })
     }
 }
 
@@ -62,7 +74,8 @@ mod tests {
     fn read(arguments: &[&str]) -> (String, Duration) {
         let cli = Cli::try_parse_from(["recif"].iter().chain(arguments)).unwrap();
         assert!(!format!("{cli:?}").contains("SECRET"));
-        let (url, history) = cli.mirror.read();
+        let (url, Retention { history, usage }) = cli.mirror.read();
+        assert_eq!(usage, Duration::from_secs(400 * 24 * 3600));
         (url.display_name().unwrap(), history)
     }
 

@@ -34,6 +34,7 @@ use self::{
 use super::fleet::{Batch as Changes, ChangedObject, Feed, FleetCache, Record};
 
 pub use args::MirrorArgs;
+pub(crate) use args::Retention;
 pub use metrics::MirrorMetrics;
 pub use state::MirrorState;
 

@@ -20,6 +20,8 @@ const PAGES: [path: string, there: string][] = [
   [`tools?server=Tool/${namespace}/calculator`, ".tool"],
   [`chat?with=Agent/${namespace}/echo`, ".composer"],
   ["activity", ".transition, .state"],
+  ["usage", ".usage-table, .state"],
+  ["usage?group=models&span=30d&measure=cost", ".usage-table, .state"],
 ];
 
 it.each(PAGES)("/ui/%s can be used by everybody: light, dark, and on a phone", async (path, there) => {

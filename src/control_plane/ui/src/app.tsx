@@ -7,6 +7,7 @@ import { fleetSearch, listOf, parseSearch, stringifySearch, textOf } from "./fle
 import { type Tab, TABS } from "./object/tabs.ts";
 import { Shell } from "./shell/Shell.tsx";
 import { Failure, Loading, State } from "./shell/states.tsx";
+import { GROUPS, MEASURES, SPANS, type UsageSearch } from "./usage/usage.ts";
 
 const root = createRootRoute({
   component: Shell,
@@ -70,8 +71,19 @@ const activity = createRoute({
   component: lazyRouteComponent(() => import("./activity/ActivityPage.tsx"), "ActivityPage"),
 });
 
+const usage = createRoute({
+  getParentRoute: () => root,
+  path: "/usage",
+  validateSearch: (raw: Record<string, unknown>): UsageSearch => {
+    const [group, span, measure] = [textOf(raw.group), textOf(raw.span), textOf(raw.measure)];
+    const chosen = { group: GROUPS.find((one) => one === group), span: SPANS.find((one) => one === span), measure: MEASURES.find((one) => one === measure) };
+    return { ...(chosen.group && { group: chosen.group }), ...(chosen.span && { span: chosen.span }), ...(chosen.measure && { measure: chosen.measure }) };
+  },
+  component: lazyRouteComponent(() => import("./usage/UsagePage.tsx"), "UsagePage"),
+});
+
 export const router = createRouter({
-  routeTree: root.addChildren([fleet, object, graph, tools, chat, activity]),
+  routeTree: root.addChildren([fleet, object, graph, tools, chat, activity, usage]),
   basepath: "/ui",
   parseSearch,
   stringifySearch,

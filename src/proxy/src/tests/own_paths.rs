@@ -95,6 +95,32 @@ async fn the_lame_duck_is_told_from_inside_of_the_pod_alone() {
 }
 
 #[tokio::test]
+async fn who_used_the_models_is_told_to_those_who_may_read_the_pod_alone() {
+    let mut proxy = TestProxy::start(&[("RECIF_KIND", "Agent")]).await;
+    let request = |key: &str| {
+        let target = "/_recif/usage?instance=7&after=3%0d%0ax";
+        format!("GET {target} HTTP/1.1\r\nHost: a\r\nX-Recif-Key: {key}\r\nConnection: close\r\n\r\n")
+    };
+    for wrong in ["key", "", "other"] {
+        assert!(proxy.answer(request(wrong).as_bytes()).await.starts_with("HTTP/1.1 404 "), "{wrong}");
+    }
+    let key = crds::usage::usage_key("key").unwrap();
+    for (body, status) in
+        [(r#"{"instance":"7","revision":3,"cells":[]}"#, 200), (r#"{"instance":"7","rev"#, 404), ("<p>", 404)]
+    {
+        let (mut client, mut workload, head) = proxy.request(request(&key).as_bytes()).await;
+        assert!(head.starts_with("GET /_recif/usage?instance=7&after=3 HTTP/1.0\r\n"), "{head}");
+        let answer = format!("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{body}");
+        workload.write_all(answer.as_bytes()).await.unwrap();
+        drop(workload);
+        let mut answer = String::new();
+        timeout(SOON, client.read_to_string(&mut answer)).await.unwrap().unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert_eq!(answer.ends_with(body), status == 200, "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_for_another_workload_is_misdirected() {
     let mut proxy = TestProxy::start(&[("RECIF_NAME", "a"), ("RECIF_NAMESPACE", "ns")]).await;
     let request = |named: &str| format!("GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{named}\r\n");

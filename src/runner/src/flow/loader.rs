@@ -35,8 +35,9 @@ pub(super) struct FlowLoader<'a> {
 impl<'a> FlowLoader<'a> {
     /// Creates a loader for the flows in `folder`; `environment` looks up credentials that are not files.
     pub(super) fn new(folder: &'a Folder, environment: Arc<Lookup>, metrics: RunnerMetrics) -> Self {
+        let http = Http::counting(metrics.usage.clone());
         let tools = Toolbox::new(Vec::new(), environment.clone(), metrics);
-        Self { folder, environment, http: Http::default(), tools }
+        Self { folder, environment, http, tools }
     }
 
     /// Loads the flow that is served alone, called `name`.

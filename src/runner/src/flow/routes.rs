@@ -95,8 +95,9 @@ async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Res
     if endpoint.model.needs_key() && caller.key.is_none() {
         return Err(failure(&ModelError::no_key().into()));
     }
-    let CallerContext { key, headers, .. } = caller;
+    let CallerContext { key, headers, account, .. } = caller;
     prompt.key = key;
+    prompt.account = account.clone();
     if events {
         let models = endpoint.model.names();
         let response =
@@ -104,6 +105,7 @@ async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Res
                 Ok(outcome) => {
                     let mut last = json!({});
                     sse::add_models(&mut last, &outcome.answerers);
+                    sse::add_usage(&mut last, &account);
                     Ok(last)
                 }
                 Err(error) => Err(error.to_string()),

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::{
     CallerKey, Chunk, Model, ModelError, ModelErrorKind, ModelRequest, generation::portable, request::Answerer, title,
 };
+use crate::usage::UsageAccount;
 
 /// Failures in a row after which a model is skipped.
 const FAILURES: u32 = 3;
@@ -51,10 +52,10 @@ impl Model for ModelChain {
         stream::once(async move { begin(&models, request).await }).try_flatten().boxed()
     }
 
-    async fn title(&self, first: &str, key: Option<CallerKey>) -> String {
+    async fn title(&self, first: &str, key: Option<CallerKey>, account: UsageAccount) -> String {
         match &self.0[..] {
-            [only] => only.model.title(first, key).await,
-            _ => title::request_title(|request| self.respond(ModelRequest { key, ..request }), first).await,
+            [only] => only.model.title(first, key, account).await,
+            _ => title::request_title(|request| self.respond(ModelRequest { key, account, ..request }), first).await,
         }
     }
 

@@ -27,6 +27,7 @@ use url::Url;
 use super::error::{ModelError, ModelErrorKind};
 use super::fallback::Breakers;
 use super::refusal;
+use crate::usage::UsageLedger;
 
 /// Timeout of the connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -74,6 +75,8 @@ pub(crate) struct Http {
     others: Arc<Mutex<Vec<(Trust, SharedClient)>>>,
     /// Breakers of the models.
     pub(super) breakers: Breakers,
+    /// Counter of what the models use.
+    pub(super) usage: UsageLedger,
     /// Sleeps before a retry; tests replace it.
     pause: Arc<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>,
 }
@@ -82,7 +85,8 @@ impl Default for Http {
     fn default() -> Self {
         let pause = Arc::new(|time| tokio::time::sleep(time).boxed());
         let (client, direct) = Default::default();
-        Self { client, direct, others: Arc::default(), breakers: Breakers::default(), pause }
+        let (others, breakers, usage) = Default::default();
+        Self { client, direct, others, breakers, usage, pause }
     }
 }
 
@@ -121,6 +125,11 @@ impl Http {
 }
 
 impl Http {
+    /// Creates a client whose models are counted in this ledger.
+    pub(crate) fn counting(usage: UsageLedger) -> Self {
+        Self { usage, ..Self::default() }
+    }
+
     /// Returns the client that verifies certificates by `trust`, with the same connections for the same trust.
     ///
     /// # Errors

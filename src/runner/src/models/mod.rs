@@ -15,6 +15,7 @@ mod bedrock;
 mod calls;
 mod choice;
 mod contract;
+mod counted;
 mod credential_cache;
 mod credential_server;
 mod credentials;
@@ -48,6 +49,7 @@ use anthropic::Anthropic;
 use azure::AzureOpenAi;
 use bedrock::Bedrock;
 pub(super) use contract::{DefaultModel, Fallback, FallbackSources, Plugin, open_chain};
+use counted::CountedModel;
 pub(super) use credentials::{Credentials, directory};
 pub(super) use error::{ModelError, ModelErrorKind};
 use gemini::Gemini;
@@ -71,7 +73,7 @@ pub(super) fn open(reference: &ModelRef, credentials: &Credentials<'_>, http: &H
         return Err(provider::unknown(&reference.provider));
     };
     let connection = || Connection::new(reference, credentials, http);
-    Ok(match *provider {
+    let model: Arc<dyn Model> = match *provider {
         provider::OPENAI => Arc::new(Remote::new(OpenAi::new(reference, credentials)?, connection()?)),
         provider::ANTHROPIC => Arc::new(Remote::new(Anthropic::new(reference, credentials)?, connection()?)),
         provider::GEMINI => Arc::new(Remote::new(Gemini::new(reference, credentials)?, connection()?)),
@@ -85,7 +87,15 @@ pub(super) fn open(reference: &ModelRef, credentials: &Credentials<'_>, http: &H
         }
         provider::BEDROCK => Arc::new(Remote::new(Bedrock::new(reference, credentials, http)?, connection()?)),
         _ => Arc::new(Stub),
-    })
+    };
+    Ok(Arc::new(CountedModel {
+        model,
+        provider: provider.names.first().copied().unwrap_or_default(),
+        name: format!("{}/{}", reference.provider, reference.id).into(),
+        id: reference.id.as_str().into(),
+        has_own_titles: *provider == provider::STUB,
+        ledger: http.usage.clone(),
+    }))
 }
 
 /// Returns the names of these models, each once.

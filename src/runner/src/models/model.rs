@@ -10,6 +10,7 @@ use super::{
     request::{CallerKey, Chunk, ModelRequest},
     title,
 };
+use crate::usage::UsageAccount;
 
 /// Language model.
 #[async_trait]
@@ -18,9 +19,9 @@ pub(crate) trait Model: Send + Sync {
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>>;
 
     /// Generates a title for a conversation from its first message: at most 60 characters, one line. After 10 s, or
-    /// without a usable answer, the title is the beginning of the message. `key` is the caller's.
-    async fn title(&self, first: &str, key: Option<CallerKey>) -> String {
-        title::request_title(|request| self.respond(ModelRequest { key, ..request }), first).await
+    /// without a usable answer, the title is the beginning of the message. `key` and `account` are the caller's.
+    async fn title(&self, first: &str, key: Option<CallerKey>, account: UsageAccount) -> String {
+        title::request_title(|request| self.respond(ModelRequest { key, account, ..request }), first).await
     }
 
     /// Returns the names of the models that may answer, the first one first; none where they are not known.

@@ -172,9 +172,10 @@ fn chunks(
     stream::try_unfold(state, |(mut pieces, mut reader, sent, mut ready, mut ended)| async move {
         loop {
             if let Some(chunk) = ready.pop_front() {
-                if matches!(&chunk, Chunk::Usage(usage) if !usage.is_plausible()) {
-                    return Err(ModelError::malformed());
-                }
+                let chunk = match chunk {
+                    Chunk::Usage(usage) => Chunk::Usage(usage.checked()?),
+                    other => other,
+                };
                 return Ok(Some((chunk, (pieces, reader, sent, ready, ended))));
             }
             if ended {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::error::ModelError;
 use super::message::{Message, ToolCall};
-use crate::tools::Tls;
+use crate::{tools::Tls, usage::UsageAccount};
 
 /// Reference to a model by provider and id, with its connection settings.
 #[derive(Clone, Default, PartialEq)]
@@ -91,6 +92,17 @@ pub(crate) struct ModelRequest {
     pub(crate) fallback: Option<Arc<str>>,
     /// Set when another model can answer instead: the provider is then given up sooner.
     pub(crate) has_fallback: bool,
+    /// Caller that the tokens are counted for.
+    pub(crate) account: UsageAccount,
+}
+
+/// Returns the approximate size of a request in bytes, for an estimate of its tokens.
+pub(super) fn request_bytes(request: &ModelRequest) -> u64 {
+    let system = request.system.as_ref().map_or(0, |text| text.len());
+    let messages: usize = request.messages.iter().map(|message| message.bytes()).sum();
+    let tool = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.input_schema.to_string().len();
+    let tools: usize = request.tools.iter().map(tool).sum();
+    u64::try_from(system + messages + tools).unwrap_or(u64::MAX)
 }
 
 /// Key of a caller, from the `Authorization: Bearer` of its request. It is never printed.
@@ -134,31 +146,31 @@ pub(crate) struct Answerer {
     pub(crate) is_fallback: bool,
 }
 
-/// Token counts of the provider.
+/// Token counts of the provider, in the same form for all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Input tokens, with those that the provider had kept or keeps now.
+    /// Input tokens, cached ones included.
     pub(crate) input: u64,
-    /// Input tokens that the provider had kept from an earlier request.
+    /// Input tokens that were read from the provider's cache.
     pub(crate) cache_read: u64,
-    /// Input tokens that the provider keeps for a later request.
+    /// Input tokens that were written to the provider's cache.
     pub(crate) cache_write: u64,
-    /// Output tokens, with those of the reasoning.
+    /// Output tokens, those of reasoning included.
     pub(crate) output: u64,
-    /// Output tokens of the reasoning.
+    /// Output tokens of reasoning.
     pub(crate) reasoning: u64,
 }
 
-impl Usage {
-    /// Most tokens that are believed.
-    const MOST: u64 = 1_000_000_000;
+/// Largest count that a provider may report.
+const MAX_TOKENS: u64 = 1_000_000_000;
 
+impl Usage {
     /// Creates the counts of a provider that reports no more.
     pub(crate) fn new(input: u64, output: u64) -> Self {
         Self { input, output, ..Self::default() }
     }
 
-    /// Adds the counts of another request.
+    /// Adds the tokens of another request.
     pub(crate) fn add(&mut self, other: Self) {
         self.input = self.input.saturating_add(other.input);
         self.cache_read = self.cache_read.saturating_add(other.cache_read);
@@ -167,9 +179,21 @@ impl Usage {
         self.reasoning = self.reasoning.saturating_add(other.reasoning);
     }
 
-    /// Reports whether one request can have used so much.
-    pub(super) fn is_plausible(&self) -> bool {
-        let Self { input, cache_read, cache_write, output, reasoning } = *self;
-        [input, cache_read, cache_write, output, reasoning].into_iter().all(|count| count <= Self::MOST)
+    /// Checks a provider's counts, and cuts a part that exceeds its whole.
+    ///
+    /// # Errors
+    /// A count that no request can have.
+    pub(super) fn checked(self) -> Result<Self, ModelError> {
+        let Self { input, cache_read, cache_write, output, reasoning } = self;
+        if [input, cache_read, cache_write, output, reasoning].iter().any(|count| *count > MAX_TOKENS) {
+            return Err(ModelError::malformed());
+        }
+        let cache_read = cache_read.min(input);
+        Ok(Self {
+            cache_read,
+            cache_write: cache_write.min(input - cache_read),
+            reasoning: reasoning.min(output),
+            ..self
+        })
     }
 }

@@ -19,6 +19,7 @@ use futures::{
 use serde_json::Value;
 
 use super::{CallerKey, Chunk, Message, Model, ModelError, ModelRequest, ToolCall, text_of, title};
+use crate::usage::UsageAccount;
 
 /// Longest text that is streamed word by word, in bytes; a longer one is streamed in pieces of this size.
 const PIECE: usize = 4096;
@@ -32,7 +33,7 @@ impl Model for Stub {
         stream::iter(decide(&request).into_iter().map(Ok)).boxed()
     }
 
-    async fn title(&self, first: &str, _: Option<CallerKey>) -> String {
+    async fn title(&self, first: &str, _: Option<CallerKey>, _: UsageAccount) -> String {
         title::cut(first)
     }
 }

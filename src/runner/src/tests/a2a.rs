@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::Runner;
 use crate::models::{CallerKey, Chunk, Model, ModelError, ModelErrorKind, ModelRequest};
+use crate::usage::UsageAccount;
 
 /// Model that says `one`, waits for the gate, says `two`; notifies `dropped` when its stream is dropped.
 pub(super) struct Gated {
@@ -39,7 +40,7 @@ impl Model for Gated {
         stream::iter([Ok(Chunk::Token("one ".into()))]).chain(after).boxed()
     }
 
-    async fn title(&self, _: &str, _: Option<CallerKey>) -> String {
+    async fn title(&self, _: &str, _: Option<CallerKey>, _: UsageAccount) -> String {
         String::new()
     }
 }
@@ -213,7 +214,7 @@ impl Model for Asleep {
         stream::iter([Err(ModelError::new(ModelErrorKind::Unavailable, "it is asleep"))]).boxed()
     }
 
-    async fn title(&self, _: &str, _: Option<CallerKey>) -> String {
+    async fn title(&self, _: &str, _: Option<CallerKey>, _: UsageAccount) -> String {
         String::new()
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::Runner;
 use crate::models::{CallerKey, Chunk, Model, ModelError, ModelErrorKind, ModelRequest, ToolCall};
+use crate::usage::UsageAccount;
 
 #[tokio::test]
 async fn every_route_has_its_status_and_every_error_its_text() {
@@ -124,7 +125,7 @@ impl Model for Counter {
         stream::iter(chunks).boxed()
     }
 
-    async fn title(&self, _: &str, _: Option<CallerKey>) -> String {
+    async fn title(&self, _: &str, _: Option<CallerKey>, _: UsageAccount) -> String {
         "counting".into()
     }
 }
@@ -211,7 +212,7 @@ impl Model for Greedy {
         stream::iter([Ok(Chunk::Token(".".into())), Ok(Chunk::Call(call))]).boxed()
     }
 
-    async fn title(&self, _: &str, _: Option<CallerKey>) -> String {
+    async fn title(&self, _: &str, _: Option<CallerKey>, _: UsageAccount) -> String {
         String::new()
     }
 }

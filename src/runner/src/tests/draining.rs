@@ -22,6 +22,7 @@ use crate::{
     models::{CallerKey, Chunk, Model, ModelError, ModelRequest},
     server::AgentApp,
     tools::Toolbox,
+    usage::UsageAccount,
 };
 
 /// Model that says `one`, waits for the gate, says `two`.
@@ -38,7 +39,7 @@ impl Model for Gated {
         stream::iter([Ok(Chunk::Token("one ".into()))]).chain(after).boxed()
     }
 
-    async fn title(&self, _: &str, _: Option<CallerKey>) -> String {
+    async fn title(&self, _: &str, _: Option<CallerKey>, _: UsageAccount) -> String {
         String::new()
     }
 }

@@ -19,14 +19,31 @@ async fn behind_a_sidecar_others_than_the_pod_get_their_probes_and_nothing_else(
     };
     for inside in ["127.0.0.1:9", "[::1]:9", "[::ffff:127.0.0.1]:9"] {
         assert_eq!(ask(inside, "/metrics").await, 200, "{inside}");
+        assert_eq!(ask(inside, "/_recif/usage").await, 200, "{inside}");
         assert_eq!(ask(inside, "/.well-known/agent-card.json").await, 200, "{inside}");
     }
     for outside in ["10.0.0.9:9", "[fd00::1]:9", "[::ffff:10.0.0.9]:9"] {
         assert_eq!((ask(outside, "/healthz").await, ask(outside, "/readyz").await), (200, 200), "{outside}");
-        for path in ["/metrics", "/chat", "/v1/models", "/.well-known/agent-card.json", "/healthz/x", "/nothing"] {
+        for path in [
+            "/metrics",
+            "/_recif/usage",
+            "/chat",
+            "/v1/models",
+            "/.well-known/agent-card.json",
+            "/healthz/x",
+            "/nothing",
+        ] {
             assert_eq!(ask(outside, path).await, 403, "{outside} {path}");
         }
     }
+}
+
+#[tokio::test]
+async fn without_a_sidecar_nobody_outside_of_the_pod_is_told_who_calls() {
+    let service = build_app(RunnerConfig::read(&|_| None).unwrap()).service();
+    let mut request = Request::get("/_recif/usage").header("host", "a").body(Body::empty()).unwrap();
+    request.extensions_mut().insert(ConnectInfo("10.0.0.9:9".parse::<SocketAddr>().unwrap()));
+    assert_eq!(service.router.oneshot(request).await.unwrap().status(), 404);
 }
 
 #[tokio::test]

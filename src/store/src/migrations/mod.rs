@@ -20,8 +20,10 @@ pub(super) struct Migration {
 }
 
 /// All steps. A released step is never changed.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: "tables", statements: include_str!("0001_tables.sql") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "tables", statements: include_str!("0001_tables.sql") },
+    Migration { number: 2, name: "usage", statements: include_str!("0002_usage.sql") },
+];
 
 /// Key of the [advisory lock](https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS) that is held while
 /// the steps are made, on PostgreSQL: `CREATE … IF NOT EXISTS` fails if two sessions run it at once.

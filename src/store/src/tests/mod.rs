@@ -7,6 +7,7 @@ mod history;
 mod migrations;
 mod rows;
 mod servers;
+mod usage;
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe};
 
@@ -67,6 +68,9 @@ on_both! {
     migrations::every_released_version_is_brought_up_to_date,
     migrations::a_step_that_fails_leaves_no_trace,
     migrations::tables_of_a_newer_program_are_refused,
+    usage::reports_that_come_thrice_in_any_order_are_counted_once,
+    usage::sums_are_those_of_what_is_asked_for,
+    usage::old_cells_are_folded_and_forgotten,
     crash::a_process_killed_while_it_writes_leaves_a_whole_set,
 }
 

@@ -7,7 +7,7 @@ import { Drawn } from "./drawn.ts";
 import { pluralOf } from "./kinds.ts";
 import { live } from "./live.ts";
 import { type Key, Refresher } from "./refresh.ts";
-import type { Child, Graph, History, KubeEvent, KubeObject, Load, Machine, Page, RenderedFile, ServerTools, ToolServer, Trace, Why } from "./types.ts";
+import type { Child, Graph, History, KubeEvent, KubeObject, Load, Machine, Page, RenderedFile, ServerTools, ToolServer, Trace, Usage, Why } from "./types.ts";
 
 export interface Name {
   plural: string;
@@ -48,6 +48,14 @@ export const machineQuery = (kind: string) =>
 /** Lag of the history. No live change reports it, so it is polled. */
 export const historyQuery = () =>
   queryOptions({ queryKey: ["history"], queryFn: ({ signal }) => get<History>("/history", signal), refetchInterval: 15_000, retry: false });
+
+/** Tokens and cost. No live change reports them, so they are polled. */
+export const usageQuery = (group: string, since: string, step: "hour" | "day" | null) =>
+  queryOptions({
+    queryKey: ["usage", group, since, step ?? ""],
+    queryFn: ({ signal }) => get<Usage>(`/usage${query({ group, since, step })}`, signal),
+    refetchInterval: 15_000,
+  });
 
 export const graphQuery = (namespace: string | undefined) =>
   queryOptions({ queryKey: ["graph", namespace ?? ""], queryFn: ({ signal }) => get<Graph>(`/graph${query({ namespace })}`, signal) });

@@ -33,6 +33,8 @@ export type GraphEdge = Schemas["Link"];
 export type ToolServer = Schemas["ToolServer"];
 export type ServerTool = Omit<Schemas["ToolDefinition"], "inputSchema"> & { inputSchema: Record<string, unknown> | null };
 export type ServerTools = Omit<Schemas["Tools"], "items"> & { items: ServerTool[] };
+export type Usage = Schemas["Usage"];
+export type UsageItem = Schemas["UsageItem"];
 export type Me = Schemas["Me"];
 export type Problem = Schemas["Problem"];
 

@@ -18,6 +18,7 @@ const PAGES: { to: string; label: string; icon: IconName }[] = [
   { to: "/tools", label: "Tools", icon: "tools" },
   { to: "/chat", label: "Chat", icon: "chat" },
   { to: "/activity", label: "Activity", icon: "activity" },
+  { to: "/usage", label: "Usage", icon: "usage" },
 ];
 
 /** Frame of all pages: navigation, the state of the connection, and the page. */

@@ -49,7 +49,7 @@ fn text(text: &str) -> (&'static str, Value) {
 }
 
 /// Returns the answer "Hello there" that stops for this reason.
-fn good(stop: &str) -> Vec<u8> {
+pub(super) fn good(stop: &str) -> Vec<u8> {
     events(&[
         ("messageStart", json!({"role": "assistant", "p": "abc"})),
         text("Hello"),

@@ -4,6 +4,7 @@ mod anthropic;
 mod azure;
 pub(super) mod bedrock;
 mod choice;
+mod counted;
 mod failures;
 mod fallback;
 mod gemini;

@@ -53,14 +53,33 @@ async fn text_and_tokens_are_read() {
 }
 
 #[tokio::test]
-async fn tokens_that_were_kept_and_those_of_reasoning_are_told() {
-    let details = r#""total_tokens":12,"prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":null},"completion_tokens_details":{"reasoning_tokens":2}"#;
-    let found = read("openai", &GOOD.replace(r#""total_tokens":12"#, details)).await.unwrap();
-    let usage = Usage { cache_read: 4, reasoning: 2, ..Usage::new(9, 3) };
-    assert_eq!(found, [token("Hello thére"), Chunk::Usage(usage)]);
-    let error =
-        read("openai", &GOOD.replace(r#""prompt_tokens":9"#, r#""prompt_tokens":1000000001"#)).await.unwrap_err();
-    assert_eq!(error.kind, ModelErrorKind::Malformed, "no request uses so many");
+async fn parts_of_the_tokens_are_read_and_impossible_counts_are_refused() {
+    let reporting = |prompt: &str, completion: &str| {
+        let details = format!(
+            r#""prompt_tokens":9,"prompt_tokens_details":{prompt},"completion_tokens":3,"completion_tokens_details":{completion},"#
+        );
+        GOOD.replace(r#""prompt_tokens":9,"completion_tokens":3,"#, &details)
+    };
+    for (prompt, completion, usage) in [
+        (
+            r#"{"cached_tokens":4,"cache_write_tokens":2}"#,
+            r#"{"reasoning_tokens":1}"#,
+            Usage { cache_read: 4, cache_write: 2, reasoning: 1, ..Usage::new(9, 3) },
+        ),
+        (r#"{"cached_tokens":4,"cache_write_tokens":null}"#, "null", Usage { cache_read: 4, ..Usage::new(9, 3) }),
+        ("null", "{}", Usage::new(9, 3)),
+        // A part cannot exceed its whole.
+        (
+            r#"{"cached_tokens":8,"cache_write_tokens":8}"#,
+            r#"{"reasoning_tokens":8}"#,
+            Usage { cache_read: 8, cache_write: 1, reasoning: 3, ..Usage::new(9, 3) },
+        ),
+    ] {
+        let found = read("openai", &reporting(prompt, completion)).await.unwrap();
+        assert_eq!(found.last(), Some(&Chunk::Usage(usage)), "{prompt} {completion}");
+    }
+    let impossible = GOOD.replace("\"prompt_tokens\":9", "\"prompt_tokens\":1000000001");
+    assert_eq!(read("openai", &impossible).await.unwrap_err().kind, ModelErrorKind::Malformed);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Provider, ScriptedReply, anthropic, gemini, hello, ollama, openai};
-use crate::{metrics::RunnerMetrics, tools::Toolbox, turn::TurnLoop};
+use crate::{metrics::RunnerMetrics, tools::Toolbox, turn::TurnLoop, usage::UsageAccount};
 
 /// Returns the messages of the turn's second request that follow the user's message.
 async fn second_request(provider: &str, calls: &str, good: &str, messages: &str) -> Vec<Value> {
@@ -104,8 +104,8 @@ async fn ollama_gets_its_calls_and_results_back() {
 async fn a_title_is_asked_for_and_a_failing_model_is_not_waited_for() {
     let server = Provider::new([ScriptedReply::ok(openai::GOOD), ScriptedReply::status(401)]).await;
     let model = server.model("openai");
-    assert_eq!(model.title("where is Bern?\nI forgot", None).await, "Hello thére");
-    assert_eq!(model.title("where is Bern?\nI forgot", None).await, "where is Bern?");
+    assert_eq!(model.title("where is Bern?\nI forgot", None, UsageAccount::default()).await, "Hello thére");
+    assert_eq!(model.title("where is Bern?\nI forgot", None, UsageAccount::default()).await, "where is Bern?");
     let asked = server.requests();
     assert_eq!(asked[0].body["messages"][1], json!({"role": "user", "content": "where is Bern?\nI forgot"}));
     assert!(asked[0].body["messages"][0]["content"].as_str().unwrap().starts_with("Write a title"));

@@ -1,0 +1,154 @@
+//! Model whose requests are counted.
+//!
+//! Each request is counted once, when its answer has ended, failed or was dropped: attempts that failed after their first piece
+//! and answers that were cut off too, because a provider may bill them. Without the provider's own numbers the tokens are
+//! estimated from the bytes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use crds::usage::{LATENCY_BUCKETS, UsageKey, UsageTotals, cut_name, hour_of, latency_bucket};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use jiff::Timestamp;
+
+use super::{CallerKey, Chunk, Model, ModelError, ModelRequest, Usage, request::request_bytes, title};
+use crate::usage::{UsageAccount, UsageLedger};
+
+/// Model whose requests are counted.
+pub(super) struct CountedModel {
+    /// Model.
+    pub(super) model: Arc<dyn Model>,
+    /// Name of its provider, the usual one.
+    pub(super) provider: &'static str,
+    /// Provider and id as they are configured, such as `openai/gpt-5`.
+    pub(super) name: Arc<str>,
+    /// Id at the provider.
+    pub(super) id: Arc<str>,
+    /// Set if it gives titles without a request.
+    pub(super) has_own_titles: bool,
+    /// Counter of the process.
+    pub(super) ledger: UsageLedger,
+}
+
+#[async_trait]
+impl Model for CountedModel {
+    fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let record = CallRecord {
+            ledger: self.ledger.clone(),
+            account: request.account.clone(),
+            provider: self.provider,
+            name: self.name.clone(),
+            id: self.id.clone(),
+            began: Instant::now(),
+            asked: request_bytes(&request),
+            said: 0,
+            has_begun: false,
+            has_failed: false,
+            has_ended: false,
+            usage: None,
+        };
+        let state = (self.model.respond(request), record);
+        let counted = stream::unfold(state, |(mut answer, mut record)| async move {
+            let chunk = answer.next().await;
+            record.observe(chunk.as_ref());
+            chunk.map(|chunk| (chunk, (answer, record)))
+        });
+        counted.boxed()
+    }
+
+    async fn title(&self, first: &str, key: Option<CallerKey>, account: UsageAccount) -> String {
+        if self.has_own_titles {
+            return self.model.title(first, key, account).await;
+        }
+        title::request_title(|request| self.respond(ModelRequest { key, account, ..request }), first).await
+    }
+
+    fn names(&self) -> Vec<Arc<str>> {
+        self.model.names()
+    }
+
+    fn needs_key(&self) -> bool {
+        self.model.needs_key()
+    }
+}
+
+/// Request to a model, counted on drop.
+struct CallRecord {
+    ledger: UsageLedger,
+    account: UsageAccount,
+    provider: &'static str,
+    name: Arc<str>,
+    id: Arc<str>,
+    began: Instant,
+    /// Bytes of the request.
+    asked: u64,
+    /// Bytes of the answer so far.
+    said: u64,
+    /// Set once a piece of the answer has come.
+    has_begun: bool,
+    has_failed: bool,
+    has_ended: bool,
+    /// Tokens, once the provider has reported them.
+    usage: Option<Usage>,
+}
+
+impl CallRecord {
+    /// Records a piece of the answer, or its end.
+    fn observe(&mut self, chunk: Option<&Result<Chunk, ModelError>>) {
+        match chunk {
+            Some(Ok(Chunk::Token(text))) => self.say(text.len()),
+            Some(Ok(Chunk::Call(call))) => self.say(call.name.len() + call.arguments.to_string().len()),
+            Some(Ok(Chunk::Usage(usage))) => self.usage = Some(*usage),
+            Some(Ok(Chunk::Answerer(_) | Chunk::Truncated)) => {}
+            Some(Err(_)) => self.has_failed = true,
+            None => self.has_ended = true,
+        }
+    }
+
+    fn say(&mut self, bytes: usize) {
+        self.has_begun = true;
+        self.said = self.said.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+
+    /// Returns the tokens, and how many of them are estimated.
+    fn tokens(&self) -> (Usage, u64) {
+        match self.usage {
+            Some(usage) => {
+                let bytes = self.asked.saturating_add(self.said);
+                self.ledger.learn(&self.name, bytes, usage.input.saturating_add(usage.output));
+                (usage, 0)
+            }
+            // A request that was refused costs nothing.
+            None if self.has_failed && !self.has_begun => (Usage::default(), 0),
+            None => {
+                let estimate = |bytes| self.ledger.estimate(&self.name, bytes);
+                let usage = Usage::new(estimate(self.asked), estimate(self.said));
+                (usage, usage.input.saturating_add(usage.output))
+            }
+        }
+    }
+}
+
+impl Drop for CallRecord {
+    fn drop(&mut self) {
+        let is_answered = self.has_ended && !self.has_failed;
+        let (Usage { input, cache_read, cache_write, output, reasoning }, estimated) = self.tokens();
+        let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut latency = [0; LATENCY_BUCKETS];
+        latency[latency_bucket(millis)] = 1;
+        let (calls, failed) = (u64::from(is_answered), u64::from(!is_answered));
+        let totals =
+            UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, latency };
+        let key = UsageKey {
+            hour: hour_of(Timestamp::now().as_second()),
+            caller: cut_name(self.account.caller()).to_owned(),
+            provider: self.provider.to_owned(),
+            model: cut_name(&self.id).to_owned(),
+            purpose: self.account.purpose(),
+        };
+        self.account.add(&self.name, &totals);
+        self.ledger.count(&self.name, key, &totals);
+    }
+}

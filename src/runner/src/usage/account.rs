@@ -1,0 +1,146 @@
+//! Account of one request of a client.
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::http::{HeaderName, HeaderValue};
+use crds::usage::{Purpose, USAGE_HEADER, UsageTotals};
+use serde_json::{Value, json};
+
+/// Header of a response with what its models used.
+pub(crate) const RESPONSE_HEADER: HeaderName = HeaderName::from_static(USAGE_HEADER);
+
+tokio::task_local! {
+    /// Account of the request that is being handled.
+    static CURRENT: UsageAccount;
+}
+
+/// Account of one request of a client: who it is counted for, and what the models used for it. Clones share the sums.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UsageAccount {
+    caller: Arc<str>,
+    purpose: Purpose,
+    sums: Arc<Mutex<RequestSums>>,
+}
+
+#[derive(Debug, Default)]
+struct RequestSums {
+    totals: UsageTotals,
+    /// Model of the first request to one, such as `openai/gpt-5`.
+    model: Option<Arc<str>>,
+}
+
+impl UsageAccount {
+    /// Creates the account of a request of this caller; empty: not known.
+    pub(crate) fn new(caller: &str) -> Self {
+        Self { caller: caller.into(), ..Self::default() }
+    }
+
+    /// Returns the account of the request that is being handled, which is that of no caller outside of one.
+    pub(crate) fn current() -> Self {
+        CURRENT.try_with(Clone::clone).unwrap_or_default()
+    }
+
+    /// Runs the handler of the request. What it spawns gets the account only as a value.
+    pub(crate) async fn scope<F: Future>(self, handler: F) -> F::Output {
+        CURRENT.scope(self, handler).await
+    }
+
+    /// Returns the same account for requests with this purpose.
+    pub(crate) fn with_purpose(self, purpose: Purpose) -> Self {
+        Self { purpose, ..self }
+    }
+
+    /// Returns the caller; empty: not known.
+    pub(crate) fn caller(&self) -> &str {
+        &self.caller
+    }
+
+    /// Returns the purpose of the requests.
+    pub(crate) fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    /// Adds what a request to this model used.
+    pub(crate) fn add(&self, model: &Arc<str>, totals: &UsageTotals) {
+        let mut sums = self.sums();
+        sums.totals = sums.totals.plus(totals);
+        sums.model.get_or_insert_with(|| model.clone());
+    }
+
+    /// Returns the sums as a header, a [dictionary](https://www.rfc-editor.org/rfc/rfc9651#name-dictionaries): input, output, read
+    /// from and written to the cache, reasoning, calls, and the first model; `est` if a part is estimated. `None` if no model
+    /// was asked.
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
+        let sums = self.sums();
+        let model = sums.model.as_ref()?;
+        let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, .. } =
+            sums.totals;
+        let calls = calls + failed;
+        let mut text =
+            format!("in={input}, out={output}, cr={cache_read}, cw={cache_write}, rs={reasoning}, calls={calls}");
+        // A string of RFC 9651 holds visible ASCII characters and spaces; a name with others is left out.
+        if model.bytes().all(|byte| matches!(byte, b' '..=b'~' if !matches!(byte, b'"' | b'\\'))) {
+            let _ = write!(text, ", model=\"{model}\"");
+        }
+        if estimated > 0 {
+            text.push_str(", est");
+        }
+        HeaderValue::from_str(&text).ok()
+    }
+
+    /// Returns the sums as `usage` of the last event; `None` if no model was asked.
+    pub(crate) fn json(&self) -> Option<Value> {
+        let sums = self.sums();
+        sums.model.as_ref()?;
+        let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, .. } =
+            sums.totals;
+        let mut usage = json!({
+            "input": input, "cacheRead": cache_read, "cacheWrite": cache_write, "output": output, "reasoning": reasoning,
+            "calls": calls + failed,
+        });
+        if estimated > 0 {
+            usage["estimated"] = true.into();
+        }
+        Some(usage)
+    }
+
+    fn sums(&self) -> MutexGuard<'_, RequestSums> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_request_used_is_told_in_its_header() {
+        let account = UsageAccount::new("ada");
+        assert_eq!((account.header(), account.json()), (None, None));
+        let totals = UsageTotals {
+            calls: 1,
+            input: 1200,
+            cache_read: 800,
+            output: 340,
+            reasoning: 120,
+            ..UsageTotals::default()
+        };
+        account.clone().scope(async { UsageAccount::current().add(&"anthropic/claude".into(), &totals) }).await;
+        account.clone().with_purpose(Purpose::Title).add(&"x/y".into(), &totals);
+        let text = "in=2400, out=680, cr=1600, cw=0, rs=240, calls=2, model=\"anthropic/claude\"";
+        assert_eq!(account.header().unwrap(), text);
+        account.add(&"x/y".into(), &UsageTotals { failed: 1, input: 9, estimated: 9, ..UsageTotals::default() });
+        assert!(account.header().unwrap().to_str().unwrap().ends_with("calls=3, model=\"anthropic/claude\", est"));
+        let usage = account.json().unwrap();
+        assert_eq!((&usage["input"], &usage["calls"], &usage["estimated"]), (&json!(2409), &json!(3), &json!(true)));
+    }
+
+    #[test]
+    fn a_model_whose_name_no_header_may_hold_is_left_out() {
+        let account = UsageAccount::new("");
+        account.add(&"a/\"b\"".into(), &UsageTotals { calls: 1, ..UsageTotals::default() });
+        assert_eq!(account.header().unwrap(), "in=0, out=0, cr=0, cw=0, rs=0, calls=1");
+    }
+}

@@ -1,0 +1,221 @@
+//! Counter of the process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crds::usage::{KEPT_HOURS, MAX_CELLS, OTHER_CALLER, UsageCell, UsageKey, UsageReport, UsageTotals};
+use jiff::Timestamp;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+/// Bytes for each token of a model that has not reported its tokens yet.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// Counter of the usage of models in this process. Clones share it.
+#[derive(Clone)]
+pub(crate) struct UsageLedger {
+    state: Arc<Mutex<LedgerState>>,
+    metrics: UsageMetrics,
+}
+
+/// Metrics of the usage of models. Models are those that are configured, so there are few.
+#[derive(Clone, Default)]
+pub(crate) struct UsageMetrics {
+    tokens: Family<TokenLabels, Counter>,
+    calls: Family<CallLabels, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TokenLabels {
+    model: String,
+    direction: &'static str,
+    purpose: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    model: String,
+    outcome: &'static str,
+}
+
+/// Cells and ratios under one lock.
+///
+/// Invariant: `revision` is the largest revision of a cell.
+#[derive(Debug)]
+struct LedgerState {
+    /// Name of this run of the process: its start, in nanoseconds. The control plane adds the uid of the Pod.
+    instance: String,
+    revision: u64,
+    /// Newest hour in which a request was counted.
+    hour: i64,
+    cells: HashMap<UsageKey, CountedCell>,
+    ratios: HashMap<Arc<str>, TokenRatio>,
+}
+
+#[derive(Debug, Default)]
+struct CountedCell {
+    totals: UsageTotals,
+    /// Number of its last change.
+    revision: u64,
+}
+
+/// Bytes and tokens of the requests whose tokens a model reported.
+#[derive(Debug, Default)]
+struct TokenRatio {
+    bytes: u64,
+    tokens: u64,
+}
+
+impl Default for UsageLedger {
+    fn default() -> Self {
+        let state = LedgerState {
+            instance: Timestamp::now().as_nanosecond().to_string(),
+            revision: 0,
+            hour: i64::MIN,
+            cells: HashMap::new(),
+            ratios: HashMap::new(),
+        };
+        Self { state: Arc::new(Mutex::new(state)), metrics: UsageMetrics::default() }
+    }
+}
+
+impl UsageMetrics {
+    /// Registers the metrics.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let help = "Tokens by model, direction and purpose; those of cache and reasoning are part of input and output";
+        registry.register("tokens", help, self.tokens.clone());
+        registry.register("model_calls", "Requests to models by model and outcome", self.calls.clone());
+    }
+
+    fn count(&self, model: &str, purpose: &'static str, totals: &UsageTotals) {
+        let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, .. } = *totals;
+        for (outcome, requests) in [("ok", calls), ("error", failed)] {
+            if requests > 0 {
+                self.calls.get_or_create(&CallLabels { model: model.to_owned(), outcome }).inc_by(requests);
+            }
+        }
+        for (direction, tokens) in [
+            ("input", input),
+            ("cache_read", cache_read),
+            ("cache_write", cache_write),
+            ("output", output),
+            ("reasoning", reasoning),
+        ] {
+            if tokens > 0 {
+                self.tokens.get_or_create(&TokenLabels { model: model.to_owned(), direction, purpose }).inc_by(tokens);
+            }
+        }
+    }
+}
+
+impl UsageLedger {
+    /// Returns the metrics.
+    pub(crate) fn metrics(&self) -> &UsageMetrics {
+        &self.metrics
+    }
+
+    /// Counts a request to the model called `name`. Callers that no cell is left for are counted together.
+    pub(crate) fn count(&self, name: &str, key: UsageKey, totals: &UsageTotals) {
+        self.metrics.count(name, key.purpose.as_str(), totals);
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        if key.hour > state.hour {
+            state.hour = key.hour;
+            state.cells.retain(|kept, _| kept.hour >= key.hour - KEPT_HOURS);
+        }
+        let is_full = state.cells.len() >= MAX_CELLS && !state.cells.contains_key(&key);
+        let key = if is_full { UsageKey { caller: OTHER_CALLER.into(), ..key } } else { key };
+        state.revision += 1;
+        let cell = state.cells.entry(key).or_default();
+        cell.totals = cell.totals.plus(totals);
+        cell.revision = state.revision;
+    }
+
+    /// Returns the cells that changed after this revision of this run of the process, all cells for another one.
+    pub(crate) fn report(&self, instance: &str, after: u64) -> UsageReport {
+        let state = self.lock();
+        let after = if instance == state.instance { after } else { 0 };
+        let changed = state.cells.iter().filter(|(_, cell)| cell.revision > after);
+        let cells = changed.map(|(key, cell)| UsageCell { key: key.clone(), totals: cell.totals }).collect();
+        UsageReport { instance: state.instance.clone(), revision: state.revision, cells }
+    }
+
+    /// Learns how many tokens so many bytes of a model are.
+    pub(crate) fn learn(&self, name: &Arc<str>, bytes: u64, tokens: u64) {
+        let mut state = self.lock();
+        let ratio = state.ratios.entry(name.clone()).or_default();
+        ratio.bytes = ratio.bytes.saturating_add(bytes);
+        ratio.tokens = ratio.tokens.saturating_add(tokens);
+    }
+
+    /// Estimates the tokens of so many bytes of a model, by what it reported so far.
+    pub(crate) fn estimate(&self, name: &Arc<str>, bytes: u64) -> u64 {
+        let state = self.lock();
+        match state.ratios.get(name) {
+            Some(TokenRatio { bytes: seen, tokens }) if *seen > 0 && *tokens > 0 => {
+                let tokens = u128::from(bytes) * u128::from(*tokens) / u128::from(*seen);
+                // No model has tokens of less than a byte.
+                u64::try_from(tokens).unwrap_or(bytes).min(bytes)
+            }
+            _ => bytes.div_ceil(BYTES_PER_TOKEN),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LedgerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(ledger: &UsageLedger, hour: i64, caller: &str) {
+        let key = UsageKey { hour, caller: caller.into(), ..UsageKey::default() };
+        ledger.count("p/m", key, &UsageTotals { calls: 1, input: 2, ..UsageTotals::default() });
+    }
+
+    #[test]
+    fn a_report_holds_what_changed_since_and_all_for_another_run() {
+        let ledger = UsageLedger::default();
+        count(&ledger, 9, "ada");
+        count(&ledger, 9, "ben");
+        let all = ledger.report("", 0);
+        assert_eq!((all.cells.len(), all.revision), (2, 2));
+        assert_eq!(ledger.report(&all.instance, 2).cells, []);
+        count(&ledger, 9, "ada");
+        let changed = ledger.report(&all.instance, 2);
+        assert_eq!((changed.cells.len(), changed.cells[0].key.caller.as_str()), (1, "ada"));
+        assert_eq!((changed.cells[0].totals.calls, changed.cells[0].totals.input), (2, 4), "totals, not differences");
+        assert_eq!(ledger.report("another run", 2).cells.len(), 2);
+    }
+
+    #[test]
+    fn cells_have_a_bound_and_an_age() {
+        let ledger = UsageLedger::default();
+        for caller in 0..MAX_CELLS + 50 {
+            count(&ledger, 9, &caller.to_string());
+        }
+        let report = ledger.report("", 0);
+        assert_eq!(report.cells.len(), MAX_CELLS + 1);
+        let other = report.cells.iter().find(|cell| cell.key.caller == OTHER_CALLER).unwrap();
+        assert_eq!(other.totals.calls, 50);
+        count(&ledger, 9 + KEPT_HOURS, "ada");
+        assert_eq!(ledger.report("", 0).cells.len(), MAX_CELLS + 2, "the oldest kept hour");
+        count(&ledger, 10 + KEPT_HOURS, "ada");
+        assert_eq!(ledger.report("", 0).cells.len(), 2);
+    }
+
+    #[test]
+    fn tokens_are_estimated_as_the_model_reported_before() {
+        let (ledger, model) = (UsageLedger::default(), Arc::from("p/m"));
+        assert_eq!(ledger.estimate(&model, 9), 3);
+        ledger.learn(&model, 600, 200);
+        assert_eq!((ledger.estimate(&model, 9), ledger.estimate(&"p/other".into(), 9)), (3, 3));
+        assert_eq!(ledger.estimate(&model, 30), 10);
+        ledger.learn(&model, 0, 100_000);
+        assert_eq!(ledger.estimate(&model, 30), 30);
+    }
+}

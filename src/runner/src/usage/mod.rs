@@ -1,0 +1,10 @@
+//! Usage of models: counted once for each request to a model, by caller and model.
+//!
+//! [`UsageLedger`] holds what the process counted, for the control plane, which reads it at `/_recif/usage` through the
+//! sidecar. [`UsageAccount`] holds what one request of a client used, for its response.
+
+mod account;
+mod ledger;
+
+pub(crate) use account::{RESPONSE_HEADER, UsageAccount};
+pub(crate) use ledger::UsageLedger;
