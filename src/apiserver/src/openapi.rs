@@ -18,8 +18,8 @@ use crate::{
 /// Schema of an object whose fields are not described, or of a list of them.
 const OPEN: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Media type of OpenAPI v2 in protobuf.
-const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// Media type of OpenAPI v2 in protobuf, as the API server answers: clients ask with `@`, which no media type may have.
+const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// One document.
 #[derive(Debug, PartialEq, Eq)]
