@@ -19,7 +19,7 @@ dev: cargo-found ui ## a sample fleet on this machine within a second, with the 
 up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF_CLUSTER=kind: in a cluster of kind)
 	@hack/up
 
-test: cargo-found ## lint, unit, faults and e2e, as CI does
+test: cargo-found ## lint, unit, faults and e2e, on recif dev and on a cluster, as CI does
 	@hack/test
 
 lint: cargo-found ui ## formatting, clippy, the documentation of the code, scripts and workflows
@@ -35,7 +35,7 @@ unit: cargo-found ui ## unit, property and drift tests
 		RECIF_PROMETHEUS=$$(hack/prometheus) && \
 		export RECIF_PEERS RECIF_HELM RECIF_KUSTOMIZE RECIF_PROMETHEUS && cargo test --workspace --locked
 
-e2e: ## end-to-end tests, the web UI in a browser among them, on a cluster of their own; of the longest a third, which the commit decides
+e2e: ## end-to-end tests, the web UI in a browser among them, on a cluster of their own; of the longest, and of those that recif dev passes too, a third, which the commit decides
 	@hack/e2e --third-of "$$(git rev-parse HEAD 2>/dev/null || echo none)"
 
 e2e-local: cargo-found ## end-to-end tests on recif dev, without cluster and root: about 3 minutes
