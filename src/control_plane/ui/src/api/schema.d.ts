@@ -157,6 +157,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Tokens that models used, and what they cost. */
+        get: operations["getUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/{plural}": {
         parameters: {
             query?: never;
@@ -751,6 +768,87 @@ export interface components {
             /** @description Steps, the newest first. */
             items: components["schemas"]["Transition"][];
         };
+        /** @description What models used. */
+        Usage: {
+            /** @description Sums, those of the most tokens first. */
+            items: components["schemas"]["UsageItem"][];
+            /** @description Start of the first hour, RFC 3339. */
+            since: string;
+            /** @description True if there are more than these. */
+            truncated: boolean;
+            /** @description End of the last hour, RFC 3339. */
+            until: string;
+        };
+        /** @description Cost in one currency. */
+        UsageCost: {
+            /** @description Decimal number with nine digits behind the point. */
+            amount: string;
+            /** @description Currency, by its three letters of ISO 4217. */
+            currency: string;
+        };
+        /** @description Sum of one agent, flow, model, caller or namespace. */
+        UsageItem: {
+            /** @description Start of the hour or day, RFC 3339; absent without `step`. */
+            at?: string | null;
+            /**
+             * Format: uint64
+             * @description Input tokens that were read from the provider's cache.
+             */
+            cacheRead: number;
+            /**
+             * Format: uint64
+             * @description Input tokens that were written to the provider's cache.
+             */
+            cacheWrite: number;
+            /**
+             * Format: uint64
+             * @description Requests to models that were answered.
+             */
+            calls: number;
+            /** @description Cost, by currency. */
+            cost: components["schemas"]["UsageCost"][];
+            /**
+             * Format: uint64
+             * @description Tokens of these that are estimated, because the provider did not report them.
+             */
+            estimated: number;
+            /**
+             * Format: uint64
+             * @description Requests to models that failed or were cut off.
+             */
+            failed: number;
+            /**
+             * Format: uint64
+             * @description Input tokens, cached ones included.
+             */
+            input: number;
+            /** @description Its name; of a caller: empty if nobody signed in. */
+            name: string;
+            /** @description Namespace of the agent or flow; absent for others. */
+            namespace?: string | null;
+            /**
+             * Format: uint64
+             * @description Output tokens, those of reasoning included.
+             */
+            output: number;
+            /**
+             * Format: uint64
+             * @description Milliseconds that 95 % of the requests to models did not exceed; null: there were none.
+             */
+            p95Ms: number | null;
+            /** @description Provider of the model; absent for others. */
+            provider?: string | null;
+            /**
+             * Format: uint64
+             * @description Output tokens of reasoning.
+             */
+            reasoning: number;
+            /**
+             * Format: uint64
+             * @description Tokens of these whose model had no price.
+             */
+            unpriced: number;
+        };
         /** @description Why an object is as it is. */
         Why: {
             /** @description What hangs on it. */
@@ -1128,6 +1226,53 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Transitions"];
                     "application/yaml": components["schemas"]["Transitions"];
+                };
+            };
+            /** @description What If-None-Match names is still so. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            406: components["responses"]["Problem"];
+            429: components["responses"]["Problem"];
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Problem"];
+        };
+    };
+    getUsage: {
+        parameters: {
+            query?: {
+                /** @description What to sum by; agents by default. */
+                group?: "agents" | "flows" | "models" | "callers" | "namespaces";
+                /** @description Where it begins, at the start of that hour: a time, or a duration before now such as 24h or 30d. 24h by default. */
+                since?: string;
+                /** @description Where it ends, at the end of that hour: a time, or a duration before now. Now by default. */
+                until?: string;
+                /** @description Sum each hour or day (UTC) apart. */
+                step?: "hour" | "day";
+                /** @description Only what is in these namespaces. */
+                namespace?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Usage"];
+                    "application/yaml": components["schemas"]["Usage"];
                 };
             };
             /** @description What If-None-Match names is still so. */
