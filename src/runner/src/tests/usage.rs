@@ -98,7 +98,7 @@ async fn tokens_by_caller_and_model_are_those_that_the_provider_bills() {
         told += match header {
             Some(header) => header.strip_prefix("in=").unwrap().split(',').next().unwrap().parse::<u64>().unwrap(),
             None => {
-                let last = text.rsplit("\n\n").find_map(|event| event.split_once("data: ")).unwrap().1;
+                let last = text.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap();
                 serde_json::from_str::<Value>(last).unwrap()["usage"]["input"].as_u64().unwrap()
             }
         };
