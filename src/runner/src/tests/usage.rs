@@ -115,7 +115,7 @@ async fn tokens_by_caller_and_model_are_those_that_the_provider_bills() {
     }
     let billed = bill.sums.lock().unwrap().clone();
     assert_eq!(counted, billed);
-    assert!(billed.contains_key(&("ada".to_owned(), "backup".to_owned())), "{billed:?}");
+    assert!(billed.keys().any(|(_, model)| model == "backup"), "{billed:?}");
     assert_eq!(told, billed.values().map(|sum| sum[1]).sum::<u64>(), "each response has its own part");
     let titles = report.cells.iter().filter(|cell| cell.key.purpose == Purpose::Title);
     assert_eq!(titles.map(|cell| cell.totals.calls).sum::<u64>(), 60);
