@@ -107,8 +107,8 @@ def cases(wire, answers):
     return found
 
 
-def lanes(address):
-    """Returns the lanes: how the runner finds its provider, but for the base URL, whose end is `base`."""
+def lanes(address, token):
+    """Returns the lanes: how the runner finds its provider, but for the base URL, whose end is `base`. `token` is a file with one."""
     key = (ROOT / "src/runner/src/models/tests/fixtures/google-key.pem").read_text()
     file = {
         "type": "service_account", "client_email": "agents@acme.example", "private_key": key, "private_key_id": "k1",
@@ -116,6 +116,8 @@ def lanes(address):
     }
     account = {"GOOGLE_APPLICATION_CREDENTIALS": json.dumps(file)}
     keys = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"}
+    role = {"AWS_ROLE_ARN": "arn:aws:iam::1:role/agents", "AWS_WEB_IDENTITY_TOKEN_FILE": token, "AWS_ENDPOINT_URL_STS": f"{address}/sts/"}
+    agent = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{address}/container", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": token}
     return {
         "openai": lane("openai", "openai", "/v1", {"OPENAI_API_KEY": "KEY"}),
         "azure-dated": lane("azure-openai", "openai", "", {"AZURE_OPENAI_API_KEY": "KEY"}, settings={"apiVersion": "2024-10-21"}),
@@ -132,12 +134,17 @@ def lanes(address):
         "bedrock-session": lane(
             "bedrock", "converse", "", keys | {"AWS_SESSION_TOKEN": "a+session/="}, region="eu-central-1", model=ARN
         ),
-        "bedrock-bearer": lane("bedrock", "converse", "", {"AWS_BEARER_TOKEN_BEDROCK": "TOKEN"}, region="eu-central-1", model="eu.acme.m-v1:0"),
+        "bedrock-bearer": lane(
+            "bedrock", "converse", "", {"AWS_BEARER_TOKEN_BEDROCK": "TOKEN"}, region="eu-central-1", model="eu.acme.m-v1:0"
+        ),
+        # Where only the credentials come from elsewhere, one case tells.
+        "bedrock-role": lane("bedrock", "converse", "", role, region="eu-central-1", cases=["text"]),
+        "bedrock-container": lane("bedrock", "converse", "", agent, region="eu-central-1", cases=["text"]),
     }
 
 
-def lane(provider, wire, base, variables, region=None, settings=None, model=MODEL):
+def lane(provider, wire, base, variables, region=None, settings=None, model=MODEL, cases=None):
     return {
         "provider": provider, "wire": wire, "base": base, "variables": variables, "region": region, "settings": settings or {},
-        "model": model,
+        "model": model, "cases": cases,
     }

@@ -11,6 +11,19 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 
+KEYS = {"AccessKeyId": "ASIAEXAMPLE", "SecretAccessKey": "s/+=", "Expiration": "2999-01-01T00:00:00Z"}
+SESSION = "session/+=="
+
+# Credentials by the path at which they are asked for: of Google's server of tokens, AWS STS, and the agent of a container service.
+ISSUED = {
+    "/token": json.dumps({"access_token": "ya29.TOKEN", "expires_in": 3599, "token_type": "Bearer"}),
+    "/sts/": '<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>'
+    + "<Credentials>" + "".join(f"<{name}>{value}</{name}>" for name, value in (KEYS | {"SessionToken": SESSION}).items())
+    + "</Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>",
+    "/container": json.dumps(KEYS | {"Token": SESSION}),
+}
+
+
 @dataclass
 class Answer:
     status: int
@@ -33,10 +46,11 @@ class Request:
 
 @dataclass
 class Requests:
-    """The requests that came, by side (`sdk` or `ours`), lane and case; and the claims that were sent for tokens."""
+    """The requests that came, by side (`sdk` or `ours`), lane and case; and those for credentials, each with its kind and what it
+    says."""
 
     kept: dict = field(default_factory=dict)
-    claims: list = field(default_factory=list)
+    credentials: list = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, key, request):
@@ -92,18 +106,20 @@ def start(answers_of):
 
         def do_POST(self):
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            if self.path == "/token":
-                return self.token(body)
+            if self.path in ("/token", "/sts/"):
+                return self.credentials(parse_qs(body.decode()))
             _, side, lane, case, rest = self.path.split("/", 4)
             headers = {name.lower(): value for name, value in self.headers.items()}
             requests.add((side, lane, case), Request(self.command, f"/{rest}", self.path, headers, body))
             self.answer(answers_of(lane, case))
 
-        def token(self, body):
-            assertion = parse_qs(body.decode())["assertion"][0]
-            requests.claims.append(assertion)
-            body = json.dumps({"access_token": "ya29.TOKEN", "expires_in": 3599, "token_type": "Bearer"}).encode()
-            self.answer(Answer(200, {"content-type": "application/json"}, body, False))
+        def do_GET(self):
+            self.credentials({"Authorization": [self.headers.get("authorization")]})
+
+        def credentials(self, form):
+            requests.credentials.append((self.path, {name: value for name, [value] in form.items()}))
+            type = "text/xml" if self.path == "/sts/" else "application/json"
+            self.answer(Answer(200, {"content-type": type}, ISSUED[self.path].encode(), False))
 
         def answer(self, answer):
             self.send_response(answer.status)

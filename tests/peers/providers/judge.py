@@ -6,6 +6,7 @@ from fnmatch import fnmatch
 
 import accepts
 import signatures
+from double import ISSUED
 
 # Headers that mean something to a provider. Content types are compared without their parameters.
 HEADERS = [
@@ -23,8 +24,9 @@ MEANT = {
 SPELLINGS = {"parameters_json_schema": "parametersJsonSchema", "mime_type": "mimeType"}
 
 
-def judge(lanes, requests, address, sdk, ours, claims_of_sdk):
-    """Returns all differences, each as a line. The first `claims_of_sdk` claims for tokens are those of the clients."""
+def judge(lanes, requests, address, sdk, ours, of_sdk):
+    """Returns all differences, each as a line. The first `of_sdk` requests for credentials are those of the
+    clients."""
     found, used = [], set()
     for (lane, case), theirs in sdk.items():
         parts = [] if (lane, case) in ours else [("answer", "the runner said nothing")]
@@ -45,7 +47,7 @@ def judge(lanes, requests, address, sdk, ours, claims_of_sdk):
                 found.append(f"{lane} {case}: {part}: {text}")
     found += [f"{lane} {case}: no such case" for lane, case in ours.keys() - sdk.keys()]
     found += [f"the difference {' '.join(each)} is gone: remove it from MEANT" for each in MEANT.keys() - used]
-    return found + claims(requests.claims, claims_of_sdk)
+    return found + exchanges(requests.credentials, of_sdk)
 
 
 def compare(lane, theirs, ours):
@@ -102,14 +104,24 @@ def alone(lane, address, request):
     return found
 
 
-def claims(assertions, of_sdk):
-    """Compares what was signed for tokens of a service account, without the times."""
-    decode = lambda part: json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    kinds = set()
-    for assertion in assertions:
-        head, body, _ = assertion.split(".")
-        head, body = decode(head), decode(body)
-        kinds.add(json.dumps([head, {"life": body.pop("exp") - body.pop("iat")} | body], sort_keys=True))
-    if len(kinds) != 1 or not 0 < of_sdk < len(assertions):
-        return [f"the claims for tokens differ, or one side sent none of {len(assertions)}: {sorted(kinds)}"]
-    return []
+def exchanges(found, of_sdk):
+    """Compares the requests for credentials: those of the clients are the first `of_sdk`."""
+    lines = []
+    for kind in ISSUED:
+        sides = [{meaning(said) for path, said in side if path == kind} for side in (found[:of_sdk], found[of_sdk:])]
+        if len(sides[0]) != 1 or sides[0] != sides[1]:
+            lines.append(f"for credentials the clients say to {kind} {sides[0]}, the runner {sides[1]}")
+    return lines
+
+
+def meaning(said):
+    """Returns what a request for credentials says, without times and the name of the session, which is free."""
+    said = {name: value for name, value in said.items() if name != "RoleSessionName"}
+    if "assertion" in said:
+        head, claims = (decode(part) for part in said["assertion"].split(".")[:2])
+        said["assertion"] = [head, {"life": claims.pop("exp") - claims.pop("iat")} | claims]
+    return json.dumps(said, sort_keys=True)
+
+
+def decode(part):
+    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))

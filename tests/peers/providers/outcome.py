@@ -29,12 +29,13 @@ def outcome(text, calls, is_truncated, usage, thought=None):
 
 
 def failure(status, code, headers):
-    """Returns the failure that a status and a code mean, by the table of docs/models.md."""
+    """Returns the failure that a status and a code mean, by the table of failures in docs/agents.md."""
     millis, seconds = headers.get("retry-after-ms"), headers.get("retry-after")
     wait = int(millis) if millis else int(seconds) * 1000 if seconds else None
     kind = CODES.get(code)
     if kind is None:
-        kind = "Refused" if status in (401, 402, 403) else "Unavailable" if status in (408, 424, 429) or status >= 500 else "BadRequest"
+        is_unavailable = status in (408, 424, 429) or status >= 500
+        kind = "Refused" if status in (401, 402, 403) else "Unavailable" if is_unavailable else "BadRequest"
     return Failure(kind, wait).said()
 
 

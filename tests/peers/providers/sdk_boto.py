@@ -16,22 +16,27 @@ from outcome import Failure, choice_of, entries, failure, instructions, json_wor
 POINTS = {"5m": {"type": "default"}, "1h": {"type": "default", "ttl": "1h"}}
 # Failures within a stream; all others are of the provider.
 WITHIN = {"validationException": "BadRequest", "modelTimeoutException": "Timeout"}
+VARIABLES = [
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ENDPOINT_URL_STS", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+]
 _known = {}
 
 
 def client(lane, base):
     variables = lane["variables"]
-    os.environ.pop("AWS_BEARER_TOKEN_BEDROCK", None)
-    if token := variables.get("AWS_BEARER_TOKEN_BEDROCK"):
-        os.environ["AWS_BEARER_TOKEN_BEDROCK"] = token
-    # A session reads the model of the service once.
-    session = _known.setdefault(json.dumps(variables), boto3.Session())
+    for name in VARIABLES:
+        os.environ.pop(name, None)
+    os.environ.update(variables)
+    token = variables.get("AWS_BEARER_TOKEN_BEDROCK")
+    # A session keeps its credentials, and reads the model of the service once.
+    session = _known.setdefault(json.dumps(variables), boto3.Session(region_name=lane["region"]))
     # It sends a token over https alone: what sends for it does so without.
     url = base.replace("http://", "https://") if token else base
     found = session.client(
         "bedrock-runtime", endpoint_url=url, region_name=lane["region"],
-        aws_access_key_id=variables.get("AWS_ACCESS_KEY_ID"), aws_secret_access_key=variables.get("AWS_SECRET_ACCESS_KEY"),
-        aws_session_token=variables.get("AWS_SESSION_TOKEN"), config=Config(retries={"total_max_attempts": 1}),
+        config=Config(retries={"total_max_attempts": 1}),
     )
     if token:
         found.meta.events.register("before-send", send_without_tls)

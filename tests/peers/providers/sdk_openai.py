@@ -5,7 +5,7 @@ import json
 import openai
 from openai import AzureOpenAI, OpenAI
 
-from outcome import Failure, failure, json_words, media_of, outcome
+from outcome import Failure, choice_of, failure, json_words, media_of, outcome
 
 
 def client(lane, base):
@@ -78,22 +78,16 @@ def arguments(lane, request):
         found["extra_body"] = {"top_k": config["topK"]}
     if request["tools"]:
         found["tools"] = [{"type": "function", "function": function(tool)} for tool in request["tools"]]
-    match config.get("toolChoice"), is_answered(request):
-        case "none", _:
-            found["tool_choice"] = "none"
-        case "required", False:
-            found["tool_choice"] = "required"
-        case {"tool": name}, False:
+    match choice_of(request):
+        case "none" | "required" as choice:
+            found["tool_choice"] = choice
+        case {"tool": name}:
             found["tool_choice"] = {"type": "function", "function": {"name": name}}
     if request["output"]:
         found["response_format"] = {"type": "json_schema", "json_schema": {"name": "output", "schema": request["output"]}}
     elif request["output"] is not None:
         found["response_format"] = {"type": "json_object"}
     return found
-
-
-def is_answered(request):
-    return "tool_result" in request["messages"][-1]
 
 
 def function(tool):

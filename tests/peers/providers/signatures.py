@@ -11,6 +11,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.utils import percent_encode
 
+from double import KEYS, SESSION
+
 SERVICE = "bedrock"
 SEED = 1
 
@@ -29,15 +31,18 @@ def authorization(credentials, region, time, method, url, headers, body):
 def problem(lane, address, request):
     """Returns what is wrong with the signature of a request, if anything is."""
     variables, sent = lane["variables"], request.headers.get("authorization", "")
-    if "AWS_ACCESS_KEY_ID" not in variables:
+    if "AWS_BEARER_TOKEN_BEDROCK" in variables:
         return None
     _, _, rest = sent.partition("SignedHeaders=")
     names = rest.partition(",")[0].split(";")
     if not {"host", "x-amz-date"} <= set(names):
         return f"the signature is not of host and x-amz-date: {names}"
     headers = {name: request.headers.get(name, "") for name in names}
-    session = variables.get("AWS_SESSION_TOKEN")
-    credentials = Credentials(variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"], session)
+    if "AWS_ACCESS_KEY_ID" in variables:
+        key, secret, session = (variables.get(f"AWS_{name}") for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"))
+    else:
+        key, secret, session = KEYS["AccessKeyId"], KEYS["SecretAccessKey"], SESSION
+    credentials = Credentials(key, secret, session)
     time = request.headers["x-amz-date"]
     url = f"{address}{request.full}"
     expected = authorization(credentials, lane["region"], time, request.method, url, headers, request.body)
