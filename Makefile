@@ -1,6 +1,6 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev); kind, k3d
 # and minikube are clusters of these programs, and existing is yours, by KUBECONFIG.
-.PHONY: help dev up test lint unit e2e faults e2e-local test-e2e test-faults test-frameworks test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build samples dist down clean cargo-found
+.PHONY: help dev up test lint unit e2e faults e2e-local test-e2e test-faults test-frameworks test-nodes test-providers test-upgrade test-versions fuzz ui deny manifests generate images docker-build samples dist down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -56,6 +56,10 @@ test-versions: ## all end-to-end tests on the oldest and on the newest supported
 
 test-nodes: ## a cluster of two nodes, of which one is drained, killed and cut off: about 6 minutes
 	@hack/e2e nodes
+
+test-providers: cargo-found ## the clients of model providers beside the vendors' own, which `make unit` tests too
+	RECIF_PEERS=$$(hack/peers) && export RECIF_PEERS && \
+		cargo test -p runner --lib --locked -- models::tests::vendors signatures_are_those_of_botocore
 
 test-frameworks: ## the samples of all frameworks: they run, answer, stream, know their caller and lose no stream in a rollout
 	@hack/e2e frameworks
