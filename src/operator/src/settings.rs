@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use actions::render::{Namespaces, PodSecurity, RenderSettings, dsn};
+use crds::egress::AddressRange;
 
 use super::watches::GatewayService;
 
@@ -32,7 +33,20 @@ pub(super) fn settings(
         proxy_image,
         pod_security,
         network_policies: true,
+        cluster_cidrs: Vec::new(),
     })
+}
+
+/// Parses a range of addresses of the cluster.
+///
+/// # Errors
+/// It is none, or has every address.
+pub(super) fn cluster_cidr(text: &str) -> Result<AddressRange, String> {
+    let range: AddressRange = text.trim().parse()?;
+    match range.is_everything() {
+        true => Err(format!("{range} is every address, so DNS names in egress would lead nowhere: name the cluster's own ranges")),
+        false => Ok(range),
+    }
 }
 
 /// Returns the agents' database, and the namespaces that inherit it. An operator of all namespaces needs the flag: no default is right,
