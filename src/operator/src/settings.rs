@@ -44,7 +44,7 @@ pub(super) fn settings(
 pub(super) fn cluster_cidr(text: &str) -> Result<AddressRange, String> {
     let range: AddressRange = text.trim().parse()?;
     match range.is_everything() {
-        true => Err(format!("{range} is every address, so DNS names in egress would lead nowhere: name the cluster's own ranges")),
+        true => Err(format!("{range} is every address: name the ranges of the cluster's Pods, Services and nodes")),
         false => Ok(range),
     }
 }
@@ -131,5 +131,14 @@ mod tests {
         assert_eq!(of(None, &[""], &[]), Ok(Namespaces::All), "no database: nothing to inherit");
         let refused = of(url, &[], &[]).unwrap_err();
         assert!(["team-a,team-b", "'*'"].iter().all(|choice| refused.contains(choice)), "{refused}");
+    }
+
+    #[test]
+    fn a_range_of_the_cluster_is_read_or_refused() {
+        assert_eq!(cluster_cidr(" 203.0.113.7/24").map(|range| range.to_string()), Ok("203.0.113.0/24".to_owned()));
+        for (text, words) in [("0.0.0.0/0", "is every address"), ("::/0", "is every address"), ("x", "is not a range")] {
+            let refused = cluster_cidr(text).unwrap_err();
+            assert!(refused.contains(words), "{refused}");
+        }
     }
 }
