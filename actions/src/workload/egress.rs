@@ -39,7 +39,7 @@ pub(super) struct EgressRestriction {
 /// [`ActionError::Terminal`] for an entry that cannot be read.
 pub(super) fn entries<K: WorkloadKind>(cr: &K) -> Result<Option<Vec<EgressEntry>>, ActionError> {
     let Some(texts) = cr.egress() else { return Ok(None) };
-    let entries: Result<Vec<EgressEntry>, _> = texts.iter().map(|text| text.parse()).collect();
+    let entries: Result<Vec<_>, _> = texts.iter().map(|text| text.parse::<EgressEntry>()).collect();
     entries.map(Some).map_err(|error| ActionError::terminal(reason::INVALID_SPEC, error.to_string()))
 }
 
