@@ -84,8 +84,8 @@ pub(super) fn set_variable<K: WorkloadKind>(
     }
     let Some(variables) = container["env"].as_array_mut() else { return Ok(()) };
     if variables.iter().any(|variable| variable["name"] == EGRESS_VARIABLE) {
-        let message = format!("{EGRESS_VARIABLE} of container {name} comes from egress of the spec: remove the variable");
-        return Err(ActionError::terminal(reason::INVALID_SPEC, message));
+        let sentence = format!("{EGRESS_VARIABLE} of container {name} comes from egress of the spec: remove it there");
+        return Err(ActionError::terminal(reason::INVALID_SPEC, sentence));
     }
     // Texts and lists of them: this cannot fail.
     let list = serde_json::to_string(&restriction.list).unwrap_or_default();
@@ -106,7 +106,7 @@ pub(super) fn conditions(restriction: &EgressRestriction, enforced: bool) -> Vec
             condition_type::EGRESS_RESTRICTED,
             false,
             "PoliciesOff",
-            "the operator runs with --network-policies=false, so only the runtime holds to egress: its cli tools do not",
+            "the operator runs with --network-policies=false, so only the runtime holds to egress, its cli tools do not",
         ),
     };
     let metadata = (restriction.metadata && enforced).then(|| {

@@ -236,15 +236,9 @@ fn the_domains_of_a_sandbox_are_egress() {
     };
     let text = spec(&["api.example.com", "*.example.org", "https://x", "api.example.com"]);
     let field = "Agent n/a spec.sandbox.network.allowedDomains";
-    assert_reported(
-        &text,
-        &[
-            &format!("loss {field}: \"https://x\" is no host of egress"),
-            &format!(
-                "change {field}: is egress now: for the whole agent, its model and tools added, at port 443 where none is given"
-            ),
-        ],
-    );
+    let loss = format!("loss {field}: \"https://x\" is no host of egress");
+    let now = "is egress now: for the whole agent, its model and tools added, at port 443 where none is given";
+    assert_reported(&text, &[&loss, &format!("change {field}: {now}")]);
     let found = object(&imported(&text), "Agent", "a");
     assert_eq!(found["spec"]["egress"], json!(["api.example.com", "*.example.org"]));
     assert_reported(&spec(&[]), &["loss Agent n/a spec.sandbox: no network sandbox"]);

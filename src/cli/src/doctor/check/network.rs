@@ -290,7 +290,8 @@ mod tests {
     #[test]
     fn it_is_said_whether_the_network_enforces_policies() {
         let scope = Scope { namespace: "a".into(), system: "b".into(), pull: false, timeout: Duration::from_secs(1) };
-        let mut ours = policy(json!({ "podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [{}], "egress": [{}] }));
+        let both = json!({ "podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [{}], "egress": [{}] });
+        let mut ours = policy(both);
         ours.metadata.labels = Some(labels(&[("app.kubernetes.io/managed-by", MANAGED_BY)]));
         let judged = |plugin: Read<Option<String>>| check(&Ok([vec![ours.clone()], vec![]]), &[], &scope, &plugin);
         for (plugin, verdict, text) in [

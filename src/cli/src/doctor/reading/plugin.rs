@@ -55,7 +55,8 @@ mod tests {
     fn a_plugin_is_known_by_its_daemon_set() {
         let amazon = |argument: &str| {
             let containers = json!([{ "name": "aws-node" }, { "name": "aws-eks-nodeagent", "args": [argument] }]);
-            json!({ "metadata": { "name": "aws-node" }, "spec": { "template": { "spec": { "containers": containers } } } })
+            let template = json!({ "spec": { "containers": containers } });
+            json!({ "metadata": { "name": "aws-node" }, "spec": { "template": template } })
         };
         let named = |name: &str| json!({ "metadata": { "name": name } });
         for (set, expected) in [
