@@ -12,7 +12,7 @@ use std::{
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use url::Host;
+use url::{Host, Url};
 
 /// Variable that holds the addresses for the runtime, as an [`EgressList`] in JSON.
 pub const EGRESS_VARIABLE: &str = "RECIF_EGRESS";
@@ -105,6 +105,23 @@ pub struct EgressList {
     /// Addresses of tools and models, which the operator adds.
     #[serde(default)]
     pub own: Vec<EgressEntry>,
+}
+
+impl EgressList {
+    /// Checks the host and port of a URL.
+    ///
+    /// # Errors
+    /// The reason for the refusal, as the rest of a sentence after "refused: ".
+    pub fn check(&self, url: &Url) -> Result<(), String> {
+        let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+            return Err("the URL has no host".to_owned());
+        };
+        if self.listed.iter().chain(&self.own).any(|entry| entry.admits(&host, port)) {
+            return Ok(());
+        }
+        let port = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
+        Err(format!("host {host}{port} is not in the egress list of this agent"))
+    }
 }
 
 impl EgressEntry {
@@ -329,7 +346,7 @@ mod tests {
     #[test]
     fn an_entry_admits_its_hosts_at_its_port() {
         let admits = |entry: &str, url: &str| {
-            let (entry, url) = (entry.parse::<EgressEntry>().unwrap(), url::Url::parse(url).unwrap());
+            let (entry, url) = (entry.parse::<EgressEntry>().unwrap(), Url::parse(url).unwrap());
             entry.admits(&url.host().unwrap(), url.port_or_known_default().unwrap())
         };
         for (entry, url, expected) in [

@@ -104,6 +104,9 @@ impl RenderedAddresses {
         let bases = environment.json("CORAIL_KNOWLEDGE_BASES").unwrap_or_default();
         for base in bases.as_array().into_iter().flatten() {
             self.others.extend(base["connection_url"].as_str().into_iter().flat_map(addresses));
+            if let Some(type_) = base["embedding_provider"].as_str() {
+                self.add_model(type_, None, &Value::Null, environment);
+            }
         }
         self.add_tools(&environment.json("CORAIL_TOOLS").unwrap_or_default());
         if let Some(type_) = environment.get("CORAIL_MODEL_TYPE") {

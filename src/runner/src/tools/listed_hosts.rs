@@ -11,9 +11,6 @@ use url::Url;
 
 use crate::{Lookup, variables::egress_list};
 
-/// Port that an entry has if it names none.
-const DEFAULT_PORT: u16 = 443;
-
 /// Hosts of the list; without a list every host.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ListedHosts(Option<Arc<EgressList>>);
@@ -30,15 +27,7 @@ impl ListedHosts {
     /// # Errors
     /// The reason for the refusal, for the model.
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
-        let Some(list) = &self.0 else { return Ok(()) };
-        let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
-            return Err("the URL has no host".to_owned());
-        };
-        if list.listed.iter().chain(&list.own).any(|entry| entry.admits(&host, port)) {
-            return Ok(());
-        }
-        let port = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
-        Err(format!("host {host}{port} is not in the egress list of this agent"))
+        self.0.as_ref().map_or(Ok(()), |list| list.check(url))
     }
 
     /// Reports whether an entry of the spec has this address.
