@@ -68,7 +68,7 @@ impl ModelEndpoint {
         if let Some(list) = set(EGRESS_VARIABLE).filter(|_| chosen.is_some() && identity.is_empty()) {
             // The process has not started with a list that cannot be read; an empty one admits nothing.
             let list: EgressList = serde_json::from_str(&list).unwrap_or_default();
-            let refused = |why| format!("model provider `{provider}` is refused: {why}");
+            let refused = |why: String| format!("model provider `{provider}` is refused: {why}");
             list.check(&base).map_err(refused)?;
         }
         let declared = match &*reference.credential_keys {
