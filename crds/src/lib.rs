@@ -11,6 +11,7 @@ pub mod cycle;
 mod definition;
 pub mod diagnosis;
 pub mod digest;
+pub mod egress;
 pub mod flow;
 pub mod flow_set;
 pub mod forward_headers;

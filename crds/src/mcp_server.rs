@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ObjectRef, PROXY_PORT, Period,
+    ObjectRef, PROXY_PORT, Period, egress,
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::WorkloadStatus,
@@ -160,6 +160,12 @@ pub struct ServerDeployment {
     #[schemars(schema_with = "schema::by_name::<ObjectRef>", length(max = 64))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_map_refs: Vec<ObjectRef>,
+    /// Addresses to which the Pods may connect, at most 64: host[:port], *.domain[:port], or an address or CIDR with [:port],
+    /// such as api.example.com, *.example.com:8443 or 10.1.0.0/16:5432. Default port: 443. DNS is added. Empty list: DNS
+    /// alone. No list: no restriction.
+    #[schemars(schema_with = "egress::schema")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Vec<String>>,
     /// ServiceAccount of the Pods. Empty: a ServiceAccount of the server's own, with the server's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,

@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    egress,
     period::Period,
     readiness::Readiness,
     schema::{rule, transition_rule},
@@ -61,6 +62,12 @@ pub struct Traffic {
     /// Paths that the gateway forwards without authentication.
     #[serde(skip_serializing_if = "Expose::is_empty")]
     pub expose: Expose,
+    /// Addresses to which the Pods may connect, at most 64: host[:port], *.domain[:port], or an address or CIDR with [:port],
+    /// such as api.example.com, *.example.com:8443 or 10.1.0.0/16:5432. Default port: 443. Addresses of the model, tools,
+    /// databases and DNS are added. Empty list: those alone. No list: no restriction.
+    #[schemars(schema_with = "egress::schema")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Vec<String>>,
 }
 
 impl Traffic {
@@ -112,6 +119,7 @@ impl Default for Traffic {
             timeout: "60s".into(),
             drain_timeout: "25s".into(),
             expose: Expose::default(),
+            egress: None,
         }
     }
 }

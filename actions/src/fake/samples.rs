@@ -20,6 +20,7 @@ pub(crate) fn settings() -> RenderSettings {
         runner_image: "recif.local/runner:1".to_owned(),
         proxy_image: "recif.local/proxy:1".to_owned(),
         network_policies: false,
+        cluster_cidrs: Vec::new(),
         pod_security: PodSecurity::Baseline,
     }
 }

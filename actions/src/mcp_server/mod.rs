@@ -32,6 +32,8 @@ const CONDITIONS: &[&str] = &[
     condition_type::REFERENCES_RESOLVED,
     condition_type::TOOLS_DISCOVERED,
     condition_type::TOOLS_PUBLISHED,
+    condition_type::EGRESS_RESTRICTED,
+    condition_type::METADATA_REACHABLE,
 ];
 
 /// Traffic settings of a server: requests are not capped, and a stream may last.
@@ -82,6 +84,10 @@ impl WorkloadKind for MCPServer {
         if self.spec.proxy.require_identity { &IDENTIFIED } else { &TRAFFIC }
     }
 
+    fn egress(&self) -> Option<&[String]> {
+        self.spec.deployment.egress.as_deref()
+    }
+
     fn status(&self) -> Option<&WorkloadStatus> {
         self.status.as_ref().map(|status| &status.workload)
     }
@@ -108,7 +114,7 @@ impl WorkloadKind for MCPServer {
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let key = self.key();
         let data = Resolver::new(deps, &key.namespace).data(&self.references());
-        Ok(with_policies(self, deps, rendered(self, &data, &deps.settings, replicas)?))
+        with_policies(self, deps, rendered(self, &data, &deps.settings, replicas)?)
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {

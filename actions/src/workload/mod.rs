@@ -11,6 +11,7 @@ mod deploy;
 mod disruption;
 mod drain;
 mod edges;
+mod egress;
 mod external;
 mod foreign;
 mod health;

@@ -18,6 +18,7 @@ mod deletion;
 mod docs;
 mod doctor;
 mod drain;
+mod egress;
 mod environment;
 mod faults;
 mod flow_changes;
@@ -85,6 +86,7 @@ const THEMES: &[&[Scenario]] = &[
     agent_fields::SCENARIOS,
     agent_protocols::SCENARIOS,
     foreign::SCENARIOS,
+    egress::SCENARIOS,
     loops::SCENARIOS,
     scale::SCENARIOS,
     sidecar::SCENARIOS,

@@ -129,6 +129,7 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
         runner_image,
         proxy_image,
         network_policies,
+        cluster_cidrs,
         pod_security,
         scaler_interval,
         gateway_service,
@@ -148,7 +149,7 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
     let images = [agent_image, runner_image, proxy_image];
     let settings = settings::settings(operators, database, ollama_base_url, images, pod_security);
     let settings = settings.map_err(OperatorError::Flag)?;
-    let settings = RenderSettings { network_policies, ..settings };
+    let settings = RenderSettings { network_policies, cluster_cidrs, ..settings };
     let closed = ClosedPorts::new(Vec::new(), local).and(closed_ports.unwrap_or_default());
     let network = DiscoveryNetwork { denied, closed, hosts: None };
     Ok(Operator {

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use actions::render::{Namespaces, PodSecurity, RenderSettings, dsn};
+use crds::egress::AddressRange;
 
 use super::watches::GatewayService;
 
@@ -32,7 +33,20 @@ pub(super) fn settings(
         proxy_image,
         pod_security,
         network_policies: true,
+        cluster_cidrs: Vec::new(),
     })
+}
+
+/// Parses a range of addresses of the cluster.
+///
+/// # Errors
+/// It is none, or has every address.
+pub(super) fn cluster_cidr(text: &str) -> Result<AddressRange, String> {
+    let range: AddressRange = text.trim().parse()?;
+    match range.is_everything() {
+        true => Err(format!("{range} is every address: name the ranges of the cluster's Pods, Services and nodes")),
+        false => Ok(range),
+    }
 }
 
 /// Returns the agents' database, and the namespaces that inherit it. An operator of all namespaces needs the flag: no default is right,
@@ -117,5 +131,15 @@ mod tests {
         assert_eq!(of(None, &[""], &[]), Ok(Namespaces::All), "no database: nothing to inherit");
         let refused = of(url, &[], &[]).unwrap_err();
         assert!(["team-a,team-b", "'*'"].iter().all(|choice| refused.contains(choice)), "{refused}");
+    }
+
+    #[test]
+    fn a_range_of_the_cluster_is_read_or_refused() {
+        assert_eq!(cluster_cidr(" 203.0.113.7/24").map(|range| range.to_string()), Ok("203.0.113.0/24".to_owned()));
+        let every = "is every address";
+        for (text, words) in [("0.0.0.0/0", every), ("::/0", every), ("x", "is not a range")] {
+            let refused = cluster_cidr(text).unwrap_err();
+            assert!(refused.contains(words), "{refused}");
+        }
     }
 }

@@ -11,8 +11,8 @@ use super::{
     models::{Fallback, ModelRef},
     tools::CallableTool,
     variables::{
-        ConfigError, LogFormat, address, closed_ports, hidden_error, search_service, sidecar_port, value_error,
-        value_or_default,
+        ConfigError, LogFormat, address, closed_ports, egress_list, hidden_error, search_service, sidecar_port,
+        value_error, value_or_default,
     },
 };
 
@@ -52,6 +52,7 @@ impl RunnerConfig {
         sidecar_port(lookup)?;
         closed_ports(lookup)?;
         search_service(lookup)?;
+        egress_list(lookup)?;
 
         for (name, served) in [("CORAIL_CHANNEL", "rest"), ("CORAIL_STRATEGY", "simple")] {
             let value = or(name);

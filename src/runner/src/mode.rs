@@ -12,7 +12,9 @@ use super::{
     Lookup,
     config::RunnerConfig,
     flow::{FlowSettings, Folder, MANIFEST},
-    variables::{ConfigError, LogFormat, address, closed_ports, search_service, sidecar_port, value_or_default},
+    variables::{
+        ConfigError, LogFormat, address, closed_ports, egress_list, search_service, sidecar_port, value_or_default,
+    },
 };
 
 /// Mode of this process with its configuration.
@@ -38,6 +40,7 @@ impl Mode {
         sidecar_port(lookup)?;
         closed_ports(lookup)?;
         search_service(lookup)?;
+        egress_list(lookup)?;
         let name = lookup("RECIF_FLOW_NAME").filter(|name| !name.is_empty());
         let version = value_or_default(lookup, "RECIF_CONTRACT_VERSION");
         Ok(Self::Flows(FlowSettings {

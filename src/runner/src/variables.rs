@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crds::egress::{EGRESS_VARIABLE, EgressList};
 use mcp::ClosedPorts;
 use url::Url;
 
@@ -110,6 +111,12 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECIF_SIDECAR", "false", "`true` behind a sidecar: others than this Pod are answered only /healthz and /readyz"),
     ("RECIF_SIDECAR_PORT", "8888", "TCP port of the sidecar, to which no tool connects"),
     ("RECIF_CLOSED_PORTS", "", "further TCP ports on loopback to which no tool connects, separated by commas"),
+    (
+        "RECIF_EGRESS",
+        "",
+        "JSON object with the hosts and ports to which tools may connect: those of the spec (listed), and those of tools and \
+         models (own); every host when unset",
+    ),
     (
         "RECIF_CONTRACT_ROOT",
         "/genkit",
@@ -221,6 +228,16 @@ pub(super) fn closed_ports(lookup: &Lookup) -> Result<ClosedPorts, ConfigError> 
     let variable = "RECIF_CLOSED_PORTS";
     let value = value_or_default(lookup, variable);
     value.parse().map_err(|expected| value_error(variable, value, expected))
+}
+
+/// Reads the hosts to which tools may connect; `None` without a list.
+///
+/// # Errors
+/// It is not such a list.
+pub(super) fn egress_list(lookup: &Lookup) -> Result<Option<EgressList>, ConfigError> {
+    let Some(value) = lookup(EGRESS_VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let expected = "a JSON object such as `{\"listed\": [\"api.example.com:443\"], \"own\": []}`";
+    serde_json::from_str(&value).map(Some).map_err(|_| value_error(EGRESS_VARIABLE, value, expected))
 }
 
 /// Reads the URL of the search service; `None` without one.

@@ -38,6 +38,7 @@ fn bare() -> RenderSettings {
         runner_image: "recif.local/runner:1".to_owned(),
         proxy_image: PROXY_IMAGE.to_owned(),
         network_policies: false,
+        cluster_cidrs: Vec::new(),
         pod_security: PodSecurity::Baseline,
     }
 }

@@ -5,6 +5,7 @@ mod anywhere;
 mod budgets;
 mod crash;
 mod drift;
+mod egress;
 mod errors;
 mod failing;
 mod failure_reports;

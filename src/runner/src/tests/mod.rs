@@ -6,6 +6,7 @@ mod chat;
 mod config;
 mod conversations;
 mod draining;
+mod egress;
 mod flow;
 mod forwarded;
 mod knowledge;

@@ -19,6 +19,7 @@ mod headers;
 mod http;
 mod input;
 mod knowledge;
+mod listed_hosts;
 mod mcp;
 mod parameters;
 mod remote_agent;
