@@ -12,7 +12,9 @@ use super::{
     Lookup,
     config::RunnerConfig,
     flow::{FlowSettings, Folder, MANIFEST},
-    variables::{ConfigError, LogFormat, address, closed_ports, search_service, sidecar_port, value_or_default},
+    variables::{
+        ConfigError, LogFormat, address, closed_ports, search_service, sidecar_port, telemetry, value_or_default,
+    },
 };
 
 /// Mode of this process with its configuration.
@@ -45,6 +47,8 @@ impl Mode {
             is_set: set,
             version,
             name,
+            namespace: value_or_default(lookup, "RECIF_NAMESPACE"),
+            telemetry: telemetry(lookup)?,
             address: address(lookup, "PORT")?,
             log: LogFormat::read(lookup)?,
         }))

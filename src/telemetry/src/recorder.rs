@@ -35,7 +35,7 @@ impl SpanCounters {
     }
 
     /// Counts spans that a collector took.
-    pub(crate) fn sent(&self, spans: u64) {
+    pub fn sent(&self, spans: u64) {
         self.add("sent", spans);
     }
 

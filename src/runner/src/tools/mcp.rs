@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ::mcp::{McpError, ServerEndpoint, Sessions};
+use ::mcp::{CallTrace, McpError, ServerEndpoint, Sessions};
 use serde_json::Value;
 use url::Url;
 
@@ -54,8 +54,12 @@ impl McpTool {
             trust,
             ..ServerEndpoint::at(&self.url)
         };
-        let answer = sessions.call_tool(&client, &server, &self.tool, arguments.into_iter().collect(), own).await;
-        match answer {
+        let trace = environment.trace().context().map(|context| CallTrace {
+            traceparent: context.traceparent(),
+            tracestate: context.state.as_deref().map(str::to_owned),
+        });
+        let arguments = arguments.into_iter().collect();
+        match sessions.call_tool(&client, &server, &self.tool, arguments, own, trace.as_ref()).await {
             Ok(text) => Ok(truncate_to_cap(&text)),
             Err(McpError::Timeout { .. }) => Err(ToolError::Timeout(deadline)),
             Err(error) => Err(ToolError::Failed(truncate_to_cap(&error.to_string()))),
