@@ -42,8 +42,11 @@ const MEMBERS: &[(&str, &str)] = &[
 ];
 
 /// Crates that access the outside, each with the members that may import it.
-const OUTSIDE: &[(&str, &str)] =
-    &[("kube", "crds actions cluster cli dev node e2e"), ("reqwest", "mcp runner operator cli telemetry e2e"), ("rmcp", "mcp")];
+const OUTSIDE: &[(&str, &str)] = &[
+    ("kube", "crds actions cluster cli dev node e2e"),
+    ("reqwest", "mcp runner operator cli telemetry e2e"),
+    ("rmcp", "mcp"),
+];
 
 #[test]
 fn a_member_imports_only_what_it_may() {

@@ -211,7 +211,8 @@ fn is_near(url: &Url) -> bool {
 
 /// Reads from an answer how many spans were refused. A long answer is not read to its end.
 async fn rejected(mut response: Response) -> u64 {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let kind =
+        response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         if body.len() + chunk.len() > MAX_ANSWER {

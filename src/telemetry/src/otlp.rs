@@ -9,11 +9,11 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 pub use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
-use opentelemetry_proto::tonic::common::v1::{ArrayValue, InstrumentationScope};
 pub use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::common::v1::{ArrayValue, InstrumentationScope};
 use opentelemetry_proto::tonic::resource::v1::Resource as ProcessResource;
-pub use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, span, status};
 use opentelemetry_proto::tonic::trace::v1::Status;
+pub use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, span, status};
 use prost::Message as _;
 
 use crate::config::ExportProtocol;
@@ -55,7 +55,8 @@ impl ExportProtocol {
 
 /// Encodes spans of a process with these attributes.
 pub fn encode_traces(protocol: ExportProtocol, resource: &[(String, String)], spans: Vec<FinishedSpan>) -> Vec<u8> {
-    let attributes = resource.iter().map(|(name, value)| key_value(name, AttributeValue::from(value.clone()))).collect();
+    let attributes =
+        resource.iter().map(|(name, value)| key_value(name, AttributeValue::from(value.clone()))).collect();
     let scope = InstrumentationScope {
         name: SCOPE.into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -176,12 +177,7 @@ fn span_message(finished: FinishedSpan) -> Span {
 
 fn event_message(event: SpanEvent) -> span::Event {
     let SpanEvent { at, name, attributes } = event;
-    span::Event {
-        time_unix_nano: at,
-        name: name.into(),
-        attributes: key_values(attributes),
-        ..span::Event::default()
-    }
+    span::Event { time_unix_nano: at, name: name.into(), attributes: key_values(attributes), ..span::Event::default() }
 }
 
 fn link_message(link: SpanLink) -> span::Link {

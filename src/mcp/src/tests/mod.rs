@@ -55,7 +55,9 @@ async fn a_session_is_kept_and_opened_again_after_the_server_restarted() {
     let server = ReferenceServer::start(0);
     let url = server.url();
     let echo = async || {
-        sessions.call_tool(&client, &ServerEndpoint::at(&url), "echo", object(json!({"message": "x"})), DEADLINE, None).await
+        sessions
+            .call_tool(&client, &ServerEndpoint::at(&url), "echo", object(json!({"message": "x"})), DEADLINE, None)
+            .await
     };
     assert_eq!(echo().await.unwrap(), "Echo: x");
     assert_eq!(echo().await.unwrap(), "Echo: x");
@@ -72,7 +74,9 @@ async fn a_server_that_forgot_its_sessions_gets_a_new_one() {
     let server = ReferenceServer::start(0);
     let (url, port) = (server.url(), server.port());
     let echo = async || {
-        sessions.call_tool(&client, &ServerEndpoint::at(&url), "echo", object(json!({"message": "x"})), DEADLINE, None).await
+        sessions
+            .call_tool(&client, &ServerEndpoint::at(&url), "echo", object(json!({"message": "x"})), DEADLINE, None)
+            .await
     };
     assert_eq!(echo().await.unwrap(), "Echo: x");
     drop(server);
@@ -216,7 +220,8 @@ fn with_token(url: &str, sse: bool) -> ServerEndpoint {
 async fn a_server_of_the_first_revision_is_called_over_its_stream_of_events() {
     let (sessions, client) = (Sessions::default(), client());
     let url = first_revision("/messages?session=1", Some("sesame")).await;
-    let call = async |server: &ServerEndpoint| sessions.call_tool(&client, server, "old", Map::new(), DEADLINE, None).await;
+    let call =
+        async |server: &ServerEndpoint| sessions.call_tool(&client, server, "old", Map::new(), DEADLINE, None).await;
     for _ in 0..2 {
         assert_eq!(call(&with_token(&url, true)).await.unwrap(), "as ever");
     }
@@ -250,7 +255,8 @@ async fn headers_are_sent_with_every_request_and_others_mean_another_session() {
     };
     let url = serve(Router::new().route("/mcp", any(answer))).await + "/mcp";
     let (sessions, client) = (Sessions::default(), client());
-    let call = async |server: &ServerEndpoint| sessions.call_tool(&client, server, "t", Map::new(), DEADLINE, None).await;
+    let call =
+        async |server: &ServerEndpoint| sessions.call_tool(&client, server, "t", Map::new(), DEADLINE, None).await;
     for _ in 0..2 {
         assert_eq!(call(&with_token(&url, false)).await.unwrap(), "in");
     }

@@ -84,11 +84,7 @@ async fn respond(label: &Label, endpoint: Arc<PromptEndpoint>, request: Request)
     }
 }
 
-async fn run_turn(
-    label: &Label,
-    endpoint: Arc<PromptEndpoint>,
-    request: Request,
-) -> Result<Response, ErrorResponse> {
+async fn run_turn(label: &Label, endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Response, ErrorResponse> {
     let events = wants_events(request.headers());
     let caller = CallerContext::from_headers(request.headers());
     let body = Bytes::from_request(request, &()).await?;
@@ -105,8 +101,8 @@ async fn run_turn(
     let flow = label.clone();
     if events {
         let models = endpoint.model.names();
-        let response =
-            sse::respond(&models, async move |tokens| match endpoint.respond(&flow, prompt, &headers, Some(&tokens)).await {
+        let response = sse::respond(&models, async move |tokens| {
+            match endpoint.respond(&flow, prompt, &headers, Some(&tokens)).await {
                 Ok(outcome) => {
                     let mut last = json!({});
                     sse::add_models(&mut last, &outcome.answerers);
@@ -114,7 +110,8 @@ async fn run_turn(
                     Ok(last)
                 }
                 Err(error) => Err(error.to_string()),
-            });
+            }
+        });
         return Ok(response.await);
     }
     let outcome = endpoint.respond(&flow, prompt, &headers, None).await.map_err(|error| failure(&error))?;

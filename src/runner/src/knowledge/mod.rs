@@ -70,7 +70,8 @@ impl KnowledgeBase {
 
     async fn hits(&self, query: &str, trace: &TraceScope) -> Result<String, String> {
         let KnowledgeBaseInner { source, database, embedder } = &*self.0;
-        let vector = embedder.embed(query, trace).await.map_err(|error| format!("the query cannot be embedded: {error}"))?;
+        let vector =
+            embedder.embed(query, trace).await.map_err(|error| format!("the query cannot be embedded: {error}"))?;
         let found = search::hybrid(database, &source.kb_id, query, &vector).await.map_err(|error| error.to_string())?;
         Ok(search::text(&found))
     }

@@ -125,11 +125,9 @@ fn describe(span: &ActiveSpan, model: &CountedModel, request: &ModelRequest) {
     let mut settings = Generation::new(&model.id, &model.config, &request.config);
     span.set(GEN_AI_OPERATION_NAME, "chat");
     span.set(GEN_AI_PROVIDER_NAME, provider_name(model.provider));
-    for (setting, attribute) in [
-        ("temperature", GEN_AI_REQUEST_TEMPERATURE),
-        ("topP", GEN_AI_REQUEST_TOP_P),
-        ("topK", GEN_AI_REQUEST_TOP_K),
-    ] {
+    for (setting, attribute) in
+        [("temperature", GEN_AI_REQUEST_TEMPERATURE), ("topP", GEN_AI_REQUEST_TOP_P), ("topK", GEN_AI_REQUEST_TOP_K)]
+    {
         if let Some(number) = settings.remove(setting).and_then(|value| value.as_f64()) {
             span.set(attribute, number);
         }

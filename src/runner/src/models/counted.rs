@@ -14,7 +14,9 @@ use futures::stream::{self, BoxStream};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::{CallerKey, Chunk, Model, ModelError, ModelRequest, Usage, call_span::CallSpan, request::request_bytes, title};
+use super::{
+    CallerKey, Chunk, Model, ModelError, ModelRequest, Usage, call_span::CallSpan, request::request_bytes, title,
+};
 use crate::usage::{UsageAccount, UsageLedger};
 
 /// Model whose requests are counted.

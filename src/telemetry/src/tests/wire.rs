@@ -1,7 +1,8 @@
 //! Both encodings hold the same.
 
 use crate::otlp::{
-    DecodeError, decode_traces, encode_response, encode_traces, gunzip, gzip, rejected_spans, span, status, text_attribute,
+    DecodeError, decode_traces, encode_response, encode_traces, gunzip, gzip, rejected_spans, span, status,
+    text_attribute,
 };
 use crate::{AttributeValue, ExportProtocol, FinishedSpan, SpanEvent, SpanKind, SpanLink, TraceContext};
 
