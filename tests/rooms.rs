@@ -31,7 +31,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("proxy", "http1 daemon crds identity"),
     ("runner", "a2a mcp daemon crds dotprompt telemetry"),
     ("cluster", "meta crds machine actions identity"),
-    ("operator", "meta crds machine actions cluster mcp http1 daemon identity"),
+    ("operator", "meta crds machine actions cluster mcp http1 daemon identity telemetry"),
     ("gateway", "meta crds machine cluster http1 daemon identity"),
     ("control_plane", "meta crds machine actions cluster store http1 daemon"),
     ("cli", "a2a meta crds machine actions cluster identity import yaml"),

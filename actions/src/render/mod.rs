@@ -36,7 +36,7 @@ mod workload_parts;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use agent::{AGENT, AgentImages, CONFIG_HASH, agent_config_children, agent_workload_children};
 pub use contract::{Credentials, FlowContract, FlowModel, FlowParts, FlowTool, check_member, check_names};
@@ -82,6 +82,8 @@ pub struct RenderSettings {
     pub runner_image: String,
     /// Image of the sidecar.
     pub proxy_image: String,
+    /// Variables of OpenTelemetry that Pods get, from the operator's own; none with `--pod-otel=false`.
+    pub telemetry: BTreeMap<String, String>,
     /// True if workloads with a sidecar get a NetworkPolicy, from `--network-policies`.
     pub network_policies: bool,
     /// Least restrictive Pod Security level that an overlay may use.

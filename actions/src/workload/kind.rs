@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use machine::ActionError;
 use serde_json::Value;
 
-use super::degradation::Degradable;
+use super::{degradation::Degradable, telemetry};
 use crate::{
     deps::Deps,
     kind::ControlledKind,
@@ -23,6 +23,9 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
     /// True if the Pods read their configuration as files, of which each Pod has those that its template names. With `envFrom` a
     /// container instead gets all variables that exist when it starts.
     const READS_FILES: bool = true;
+
+    /// True if its container gets the variables of OpenTelemetry.
+    const HAS_TELEMETRY: bool = true;
 
     /// Returns the number of Pods in the spec.
     fn replicas(&self) -> i32;
@@ -147,8 +150,9 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
 }
 
 /// Adds the NetworkPolicy and the PodDisruptionBudget of a workload that is to have them, before its Deployment, so that no Pod is
-/// ever without them.
+/// ever without them; and to its container the variables of OpenTelemetry.
 pub(crate) fn with_policies<K: WorkloadKind>(cr: &K, deps: &Deps, mut rendered: RenderedWorkload) -> RenderedWorkload {
+    telemetry::add(cr, &mut rendered);
     let deployment = rendered.running.pop();
     rendered.running.extend(wants_policy(cr, deps).then(|| cr.network_policy()));
     rendered.running.extend(wants_budget(cr, deps).then(|| cr.disruption_budget()));

@@ -11,6 +11,7 @@ mod config;
 mod context;
 mod exporter;
 pub mod otlp;
+mod pods;
 mod recorder;
 mod sampler;
 pub mod semconv;
@@ -20,6 +21,7 @@ mod tests;
 
 pub use config::{ExportProtocol, TelemetryConfig, TelemetryError};
 pub use context::{TRACEPARENT, TRACESTATE, TraceContext};
+pub use pods::pod_variables;
 pub use recorder::{SpanCounters, Tracing};
 pub use sampler::Sampler;
 pub use span::{AttributeValue, FinishedSpan, SpanEvent, SpanKind, SpanLink, unix_nanos};

@@ -19,3 +19,4 @@ mod scaling;
 mod scenarios;
 mod stopped;
 mod strangers;
+mod telemetry;
