@@ -1,6 +1,7 @@
 //! Session with one MCP server, in which tools are called.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -76,6 +77,8 @@ pub struct CallTrace {
     pub traceparent: String,
     /// What vendors added.
     pub tracestate: Option<String>,
+    /// Revision of the protocol that the server speaks, once the call has begun.
+    pub revision: OnceLock<String>,
 }
 
 impl ServerEndpoint {
@@ -122,7 +125,11 @@ impl McpSession {
         trace: Option<&CallTrace>,
     ) -> Result<String, McpError> {
         let mut request = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
-        if let Some(CallTrace { traceparent, tracestate }) = trace {
+        if let Some(CallTrace { traceparent, tracestate, revision }) = trace {
+            if let Some(info) = self.service.peer().peer_info() {
+                // A value that is there already is the same.
+                let _ = revision.set(info.protocol_version.to_string());
+            }
             request.set_traceparent(traceparent);
             if let Some(state) = tracestate {
                 request.set_tracestate(state);

@@ -76,7 +76,6 @@ pub struct Tracing(Option<Arc<Recorder>>);
 struct Recorder {
     queue: mpsc::Sender<QueueEntry>,
     sampler: Sampler,
-    captures_content: bool,
     counters: SpanCounters,
 }
 
@@ -100,18 +99,12 @@ impl Tracing {
         let exporter = SpanExporter::new(endpoint, config, config.resource_of(own), counters.clone())?;
         let (queue, entries) = mpsc::channel(config.max_queue);
         tokio::spawn(exporter.run(entries));
-        let (sampler, captures_content) = (config.sampler, config.captures_content);
-        Ok(Self(Some(Arc::new(Recorder { queue, sampler, captures_content, counters }))))
+        Ok(Self(Some(Arc::new(Recorder { queue, sampler: config.sampler, counters }))))
     }
 
     /// Reports whether spans are recorded at all.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
-    }
-
-    /// Reports whether spans may hold prompts and answers.
-    pub fn captures_content(&self) -> bool {
-        self.0.as_ref().is_some_and(|recorder| recorder.captures_content)
     }
 
     /// Returns the context of a new span: in the trace of `parent`, or as the begin of one. `None` if nothing is recorded: then the

@@ -233,6 +233,7 @@ async fn a_turn_with_its_models_and_tools_is_one_trace_without_what_was_said() {
     }
     let [call] = &spans["execute_tool remote"][..] else { panic!("{spans:?}") };
     assert_eq!(text(&call.attributes, "mcp.method.name"), "tools/call");
+    assert_eq!(text(&call.attributes, "mcp.protocol.version"), "2025-06-18");
     let meta = world.meta.lock().unwrap().clone();
     assert_eq!((&meta["traceparent"], &meta["tracestate"]), (&json!(header_of(call)), &json!("vendor=1")));
     let counted = async {

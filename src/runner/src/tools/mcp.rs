@@ -1,9 +1,10 @@
 //! Tool of an MCP server.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
 use ::mcp::{CallTrace, McpError, ServerEndpoint, Sessions};
 use serde_json::Value;
+use telemetry::semconv::MCP_PROTOCOL_VERSION;
 use url::Url;
 
 use super::{
@@ -57,9 +58,14 @@ impl McpTool {
         let trace = environment.trace().context().map(|context| CallTrace {
             traceparent: context.traceparent(),
             tracestate: context.state.as_deref().map(str::to_owned),
+            revision: OnceLock::new(),
         });
         let arguments = arguments.into_iter().collect();
-        match sessions.call_tool(&client, &server, &self.tool, arguments, own, trace.as_ref()).await {
+        let answer = sessions.call_tool(&client, &server, &self.tool, arguments, own, trace.as_ref()).await;
+        if let Some(revision) = trace.as_ref().and_then(|trace| trace.revision.get()) {
+            environment.trace().set(MCP_PROTOCOL_VERSION, revision.clone());
+        }
+        match answer {
             Ok(text) => Ok(truncate_to_cap(&text)),
             Err(McpError::Timeout { .. }) => Err(ToolError::Timeout(deadline)),
             Err(error) => Err(ToolError::Failed(truncate_to_cap(&error.to_string()))),
