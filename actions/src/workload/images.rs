@@ -1,6 +1,6 @@
-//! Pins the images, keys, variables and abilities that come from the operator when a template is first rendered, and renews them only when
-//! the template changes for another reason, or the nodes cannot get an image. So an upgrade of the operator alone restarts no
-//! Pod.
+//! Pins the images, keys, variables and abilities that come from the operator when a template is first rendered, and renews them
+//! only when the template changes for another reason, or the nodes cannot get an image. So an upgrade of the operator alone
+//! restarts no Pod.
 
 use std::collections::BTreeSet;
 

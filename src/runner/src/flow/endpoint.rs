@@ -93,8 +93,8 @@ impl PromptEndpoint {
         Ok(ModelRequest { system, messages, tools, config, output, ..ModelRequest::default() })
     }
 
-    /// Sends the request to the model, as a turn of the flow of this name; `headers` are those of the request that began the turn. Text is sent to `tokens` as
-    /// it arrives, JSON only once it is complete and valid. Dropping the future cancels the turn.
+    /// Sends the request to the model, as a turn of the flow of this name; `headers` are those of the request that began the
+    /// turn. Text is sent to `tokens` as it arrives, JSON only once it is complete and valid. Dropping the future cancels the turn.
     ///
     /// # Errors
     /// The model failed, or its answer is not valid, also in a second attempt if a tool turn is left for one.
