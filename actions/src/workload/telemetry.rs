@@ -25,7 +25,9 @@ pub(super) fn add<K: WorkloadKind>(cr: &K, rendered: &mut RenderedWorkload) {
     let Some(mut variables) = pinned.cloned() else { return };
     let key = cr.key();
     let given = variables.remove(RESOURCE).map(|given| format!("{given},")).unwrap_or_default();
-    let own = format!("k8s.namespace.name={},recif.kind={}", key.namespace, K::KIND);
+    // Pods with another hash are other Pods anyway.
+    let (namespace, version) = (&key.namespace, &rendered.content_hash);
+    let own = format!("k8s.namespace.name={namespace},recif.kind={},service.version={version}", K::KIND);
     variables.insert(RESOURCE.to_owned(), format!("{given}{own}"));
     variables.insert(SERVICE.to_owned(), key.name);
     let deployment = rendered.running.iter_mut().find(|manifest| manifest.child.kind == ChildKind::Deployment);

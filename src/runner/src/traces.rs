@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use telemetry::semconv::{
-    ERROR_TYPE, GEN_AI_AGENT_NAME, GEN_AI_OPERATION_NAME, GEN_AI_USAGE_CACHE_CREATION, GEN_AI_USAGE_CACHE_READ,
-    GEN_AI_USAGE_INPUT_TOKENS, GEN_AI_USAGE_OUTPUT_TOKENS, GEN_AI_USAGE_REASONING, RECIF_TOOL_TURNS,
+    ERROR_TYPE, GEN_AI_AGENT_NAME, GEN_AI_AGENT_VERSION, GEN_AI_OPERATION_NAME, GEN_AI_USAGE_CACHE_CREATION,
+    GEN_AI_USAGE_CACHE_READ, GEN_AI_USAGE_INPUT_TOKENS, GEN_AI_USAGE_OUTPUT_TOKENS, GEN_AI_USAGE_REASONING,
+    RECIF_TOOL_TURNS,
 };
 use telemetry::{
     AttributeValue, FinishedSpan, SpanEvent, SpanKind, TRACEPARENT, TRACESTATE, TraceContext, Tracing, unix_nanos,
@@ -97,6 +98,9 @@ impl TraceScope {
         let span = self.begin(format!("invoke_agent {name}"), SpanKind::Internal);
         span.set(GEN_AI_OPERATION_NAME, "invoke_agent");
         span.set(GEN_AI_AGENT_NAME, name.to_owned());
+        if let Some(version) = self.tracing.version() {
+            span.set(GEN_AI_AGENT_VERSION, version.to_owned());
+        }
         span
     }
 

@@ -13,6 +13,7 @@ use crate::config::{TelemetryConfig, TelemetryError};
 use crate::context::TraceContext;
 use crate::exporter::SpanExporter;
 use crate::sampler::Sampler;
+use crate::semconv::SERVICE_VERSION;
 use crate::span::FinishedSpan;
 
 /// Longest wait for the last spans when a process ends.
@@ -77,6 +78,8 @@ struct Recorder {
     queue: mpsc::Sender<QueueEntry>,
     sampler: Sampler,
     counters: SpanCounters,
+    /// Version of the service, if the environment tells it.
+    version: Option<String>,
 }
 
 impl Tracing {
@@ -96,15 +99,22 @@ impl Tracing {
         counters: SpanCounters,
     ) -> Result<Self, TelemetryError> {
         let Some(endpoint) = &config.endpoint else { return Ok(Self::off()) };
-        let exporter = SpanExporter::new(endpoint, config, config.resource_of(own), counters.clone())?;
+        let resource = config.resource_of(own);
+        let version = resource.iter().find(|(name, _)| name == SERVICE_VERSION).map(|(_, version)| version.clone());
+        let exporter = SpanExporter::new(endpoint, config, resource, counters.clone())?;
         let (queue, entries) = mpsc::channel(config.max_queue);
         tokio::spawn(exporter.run(entries));
-        Ok(Self(Some(Arc::new(Recorder { queue, sampler: config.sampler, counters }))))
+        Ok(Self(Some(Arc::new(Recorder { queue, sampler: config.sampler, counters, version }))))
     }
 
     /// Reports whether spans are recorded at all.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Returns the version of the service, if the environment tells it.
+    pub fn version(&self) -> Option<&str> {
+        self.0.as_ref()?.version.as_deref()
     }
 
     /// Returns the context of a new span: in the trace of `parent`, or as the begin of one. `None` if nothing is recorded: then the

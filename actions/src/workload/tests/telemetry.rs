@@ -33,6 +33,12 @@ async fn edit(sim: &Sim, operator: &mut Operator, image: &str) {
     operator.run(MINUTE).await;
 }
 
+/// Returns the attributes that name the workload.
+fn own_attributes(sim: &Sim) -> String {
+    let hash = sim.store().at(&id("Agent", "a"), "/status/contentHash");
+    format!("k8s.namespace.name=team,recif.kind=Agent,service.version={}", hash.as_str().unwrap())
+}
+
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +55,7 @@ async fn they_come_with_the_next_template_and_a_change_of_them_rolls_nothing() {
     edit(&sim, &mut operator, "registry/two:1").await;
     assert_eq!(variable(&sim, ENDPOINT), "http://one:4318");
     assert_eq!(variable(&sim, "OTEL_SERVICE_NAME"), "a");
-    assert_eq!(variable(&sim, "OTEL_RESOURCE_ATTRIBUTES"), "team=a,k8s.namespace.name=team,recif.kind=Agent");
+    assert_eq!(variable(&sim, "OTEL_RESOURCE_ATTRIBUTES"), format!("team=a,{}", own_attributes(&sim)));
 
     sim.take_requests();
     let mut operator = with_telemetry(&sim, &[(ENDPOINT, "http://two:4318")]);
@@ -57,7 +63,7 @@ async fn they_come_with_the_next_template_and_a_change_of_them_rolls_nothing() {
     assert_eq!(sim.take_requests(), [], "another collector");
     edit(&sim, &mut operator, "registry/three:1").await;
     assert_eq!(variable(&sim, ENDPOINT), "http://two:4318");
-    assert_eq!(variable(&sim, "OTEL_RESOURCE_ATTRIBUTES"), "k8s.namespace.name=team,recif.kind=Agent");
+    assert_eq!(variable(&sim, "OTEL_RESOURCE_ATTRIBUTES"), own_attributes(&sim));
     let mut operator = with_telemetry(&sim, &[]);
     edit(&sim, &mut operator, "registry/four:1").await;
     assert_eq!((variable(&sim, ENDPOINT), variable(&sim, "OTEL_SERVICE_NAME")), (Value::Null, Value::Null));

@@ -169,6 +169,7 @@ fn traced(url: &str) -> Vec<(&'static str, String)> {
     let mut variables = variables(url);
     variables.push(("OTEL_EXPORTER_OTLP_ENDPOINT", url.to_owned()));
     variables.push(("OTEL_BSP_SCHEDULE_DELAY", "10".into()));
+    variables.push(("OTEL_RESOURCE_ATTRIBUTES", "service.version=1f,service.name=theirs".into()));
     variables
 }
 
@@ -203,6 +204,7 @@ async fn a_turn_with_its_models_and_tools_is_one_trace_without_what_was_said() {
     let [turn] = &spans["invoke_agent assistant"][..] else { panic!("{spans:?}") };
     assert_eq!((hex::encode(&turn.trace_id).as_str(), turn.kind()), (TRACE, span::SpanKind::Internal));
     assert_eq!(hex::encode(&turn.parent_span_id), "00f067aa0ba902b7");
+    assert_eq!(text(&turn.attributes, "gen_ai.agent.version"), "1f");
     assert_eq!(number(&turn.attributes, "recif.tool_turns"), Some(1));
     assert_eq!(number(&turn.attributes, "gen_ai.usage.input_tokens"), Some(10));
     assert!(!text(&turn.attributes, "gen_ai.conversation.id").is_empty());
