@@ -75,6 +75,8 @@ impl Referable for MCPServer {
 
 impl WorkloadKind for MCPServer {
     const LABEL: &'static str = MCP_SERVER_LABEL;
+    // Its program is not ours; calls carry the context of their trace.
+    const HAS_TELEMETRY: bool = false;
 
     fn replicas(&self) -> i32 {
         self.spec.deployment.replicas

@@ -37,7 +37,7 @@ mod workload_parts;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::egress::AddressRange;
 
@@ -86,6 +86,8 @@ pub struct RenderSettings {
     pub runner_image: String,
     /// Image of the sidecar.
     pub proxy_image: String,
+    /// Variables of OpenTelemetry that Pods get, from the operator's own; none with `--pod-otel=false`.
+    pub telemetry: BTreeMap<String, String>,
     /// True if workloads with a sidecar get a NetworkPolicy, from `--network-policies`.
     pub network_policies: bool,
     /// Ranges of the cluster's Pods, Services and nodes, which DNS names in `egress` do not admit, from `--cluster-cidr`.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{
     degradation::Degradable,
     egress::{self, EgressRestriction},
+    telemetry,
 };
 use crate::{
     deps::Deps,
@@ -29,6 +30,9 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
     /// True if the Pods read their configuration as files, of which each Pod has those that its template names. With `envFrom` a
     /// container instead gets all variables that exist when it starts.
     const READS_FILES: bool = true;
+
+    /// True if its container gets the variables of OpenTelemetry.
+    const HAS_TELEMETRY: bool = true;
 
     /// Returns the number of Pods in the spec.
     fn replicas(&self) -> i32;
@@ -157,7 +161,8 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
 }
 
 /// Adds the NetworkPolicy and the PodDisruptionBudget of a workload that is to have them, before its Deployment, so that no Pod is
-/// ever without them, and what the runtime is to know of the policy.
+/// ever without them, what the runtime is to know of the policy, and the
+/// variables of OpenTelemetry.
 ///
 /// # Errors
 /// [`ActionError::Terminal`]: an entry of `egress` that cannot be read, or the variable of `egress` in the spec.
@@ -166,6 +171,7 @@ pub(crate) fn with_policies<K: WorkloadKind>(
     deps: &Deps,
     mut rendered: RenderedWorkload,
 ) -> Result<RenderedWorkload, ActionError> {
+    telemetry::add(cr, &mut rendered);
     let restriction = egress::restriction(cr, deps, &rendered)?;
     let mut deployment = rendered.running.pop();
     if let Some(restriction) = &restriction {

@@ -24,6 +24,7 @@ mod recover;
 mod render;
 mod replicas;
 mod resolve;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 

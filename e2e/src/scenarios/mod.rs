@@ -56,6 +56,7 @@ mod store;
 mod store_faults;
 mod tool_servers;
 mod tools;
+mod traces;
 mod traffic;
 mod usage;
 
@@ -111,6 +112,7 @@ const THEMES: &[&[Scenario]] = &[
     doctor::SCENARIOS,
     chat::SCENARIOS,
     models::SCENARIOS,
+    traces::SCENARIOS,
     usage::SCENARIOS,
     control_plane::SCENARIOS,
     comparison::SCENARIOS,

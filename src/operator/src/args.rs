@@ -84,6 +84,13 @@ pub struct OperatorArgs {
     #[arg(long = "cluster-cidr", env = "RECIF_CLUSTER_CIDR", value_delimiter = ',', value_name = "RANGE",
         value_parser = settings::cluster_cidr)]
     pub(super) cluster_cidrs: Vec<AddressRange>,
+    /// Give Agents, Flows and FlowSets the operator's own variables of OpenTelemetry (OTEL_*), without headers and certificates,
+    /// and their names as OTEL_SERVICE_NAME; one that runs keeps its variables until it changes or is rolled out
+    #[arg(
+        long, env = "RECIF_POD_OTEL", default_value_t = true, action = ArgAction::Set, require_equals = true,
+        num_args = 0..=1, default_missing_value = "true", value_name = "BOOL"
+    )]
+    pub(super) pod_otel: bool,
     /// The Pod Security level that a podTemplate may not go beyond: restricted, baseline or privileged
     #[arg(long, env = "RECIF_POD_SECURITY", default_value = "baseline", value_name = "LEVEL",
         value_parser = settings::pod_security)]

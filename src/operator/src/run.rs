@@ -1,6 +1,6 @@
 //! `recif operator`: the process, which watches, serves its probes, and reconciles while it holds the Lease.
 
-use std::{fmt, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use actions::{applied::AppliedRecords, deps::Deps, render::RenderSettings};
 use cluster::{
@@ -130,6 +130,7 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
         proxy_image,
         network_policies,
         cluster_cidrs,
+        pod_otel,
         pod_security,
         scaler_interval,
         gateway_service,
@@ -145,11 +146,15 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
     }
     let namespaces = named(namespaces);
     let database = settings::database(database_url, database_namespaces, &namespaces).map_err(OperatorError::Flag)?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let telemetry = settings::pod_telemetry(&variable, &operator_namespace, &cluster_domain);
+    let telemetry = telemetry.map_err(OperatorError::Flag)?;
+    let telemetry = if pod_otel { telemetry } else { BTreeMap::new() };
     let operators = (operator_namespace, cluster_domain);
     let images = [agent_image, runner_image, proxy_image];
     let settings = settings::settings(operators, database, ollama_base_url, images, pod_security);
     let settings = settings.map_err(OperatorError::Flag)?;
-    let settings = RenderSettings { network_policies, cluster_cidrs, ..settings };
+    let settings = RenderSettings { network_policies, cluster_cidrs, telemetry, ..settings };
     let closed = ClosedPorts::new(Vec::new(), local).and(closed_ports.unwrap_or_default());
     let network = DiscoveryNetwork { denied, closed, hosts: None };
     Ok(Operator {

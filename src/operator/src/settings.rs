@@ -1,9 +1,13 @@
 //! Settings of the actions, from the options of the process.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use actions::render::{Namespaces, PodSecurity, RenderSettings, dsn};
 use crds::egress::AddressRange;
+use telemetry::pod_variables;
 
 use super::watches::GatewayService;
 
@@ -31,6 +35,7 @@ pub(super) fn settings(
         agent_image,
         runner_image,
         proxy_image,
+        telemetry: BTreeMap::new(),
         pod_security,
         network_policies: true,
         cluster_cidrs: Vec::new(),
@@ -77,6 +82,24 @@ pub(super) fn database(
     Ok((url, inherited))
 }
 
+/// Returns the variables of OpenTelemetry that Pods get: those of this process. A collector without a namespace is in the operator's.
+///
+/// # Errors
+/// The first variable that is refused.
+pub(super) fn pod_telemetry(
+    lookup: &dyn Fn(&str) -> Option<String>,
+    operator_namespace: &str,
+    cluster_domain: &str,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut variables = pod_variables(lookup).map_err(|error| error.to_string())?;
+    for (name, value) in &mut variables {
+        if name.ends_with("_ENDPOINT") {
+            *value = dsn::expand_http(value, operator_namespace, cluster_domain);
+        }
+    }
+    Ok(variables)
+}
+
 /// Parses a level of the Pod Security Standards.
 ///
 /// # Errors
@@ -114,6 +137,18 @@ pub(super) fn gateways(service: &str) -> Result<Option<GatewayService>, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pods_find_a_collector_of_the_operators_namespace() {
+        let endpoint = |url: &'static str| {
+            let lookup = move |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| url.to_owned());
+            let variables = pod_telemetry(&lookup, "recif-system", "cluster.local");
+            variables.map(|variables| variables["OTEL_EXPORTER_OTLP_ENDPOINT"].clone())
+        };
+        assert_eq!(endpoint("http://otel:4318").unwrap(), "http://otel.recif-system.svc.cluster.local:4318");
+        assert_eq!(endpoint("https://otel.example:4318").unwrap(), "https://otel.example:4318");
+        assert!(endpoint("otel:4318").unwrap_err().contains("give a URL such as http://collector:4318"));
+    }
 
     #[test]
     fn it_is_said_whose_agents_inherit_the_database() {

@@ -13,7 +13,8 @@ use super::{
     config::RunnerConfig,
     flow::{FlowSettings, Folder, MANIFEST},
     variables::{
-        ConfigError, LogFormat, address, closed_ports, egress_list, search_service, sidecar_port, value_or_default,
+        ConfigError, LogFormat, address, closed_ports, egress_list, search_service, sidecar_port, telemetry,
+        value_or_default,
     },
 };
 
@@ -48,6 +49,8 @@ impl Mode {
             is_set: set,
             version,
             name,
+            namespace: value_or_default(lookup, "RECIF_NAMESPACE"),
+            telemetry: telemetry(lookup)?,
             address: address(lookup, "PORT")?,
             log: LogFormat::read(lookup)?,
         }))

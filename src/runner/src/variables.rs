@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crds::egress::{EGRESS_VARIABLE, EgressList};
 use mcp::ClosedPorts;
+use telemetry::{TelemetryConfig, TelemetryError};
 use url::Url;
 
 use super::Lookup;
@@ -131,6 +132,18 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "`true` on a developer's machine: servers of tools may be on it, under any name, and requests that web pages send \
          are refused",
     ),
+    (
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "",
+        "collector that gets the spans of requests, over HTTP, such as http://collector:4318; none are recorded without one",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "",
+        "headers for the collector, `name=value,…`; never printed. Likewise the standard's OTEL_EXPORTER_OTLP_PROTOCOL, \
+         _CERTIFICATE, _TIMEOUT, _COMPRESSION, OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG, OTEL_BSP_*, OTEL_SERVICE_NAME, \
+         OTEL_RESOURCE_ATTRIBUTES and OTEL_SDK_DISABLED",
+    ),
     ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),
 ];
 
@@ -179,6 +192,9 @@ pub enum ConfigError {
         /// Problem, without quoting the value.
         problem: String,
     },
+    /// A variable of OpenTelemetry.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
 }
 
 impl LogFormat {
@@ -249,6 +265,14 @@ pub(super) fn search_service(lookup: &Lookup) -> Result<Option<Url>, ConfigError
     let Some(value) = lookup(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
     let url = Url::parse(&value).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     url.map(Some).ok_or_else(|| hidden_error(variable, "it is not an http or https URL such as `http://searxng:8080`"))
+}
+
+/// Reads the configuration of traces.
+///
+/// # Errors
+/// The first variable that is refused.
+pub(super) fn telemetry(lookup: &Lookup) -> Result<TelemetryConfig, ConfigError> {
+    Ok(TelemetryConfig::read(&|name| lookup(name))?)
 }
 
 /// Reports whether this is a developer's machine.

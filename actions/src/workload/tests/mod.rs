@@ -20,3 +20,4 @@ mod scaling;
 mod scenarios;
 mod stopped;
 mod strangers;
+mod telemetry;

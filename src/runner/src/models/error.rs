@@ -1,5 +1,6 @@
 //! Errors of models.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use reqwest::StatusCode;
@@ -95,6 +96,19 @@ impl ModelError {
         // The request itself is at fault in the other cases, for every model.
         let is_of_model = is_quota || !matches!(status.as_u16(), 400 | 413 | 422);
         Self { is_of_model, status: Some(status.as_u16()), code, ..error }
+    }
+
+    /// Returns the status, or the kind of the failure in a word.
+    pub(crate) fn word(&self) -> Cow<'static, str> {
+        let kind = match self.kind {
+            ModelErrorKind::Refused => "refused",
+            ModelErrorKind::NoKey => "no_key",
+            ModelErrorKind::Unavailable => "unavailable",
+            ModelErrorKind::Timeout => "timeout",
+            ModelErrorKind::Malformed => "malformed",
+            ModelErrorKind::BadRequest => "bad_request",
+        };
+        self.status.map_or(Cow::Borrowed(kind), |status| status.to_string().into())
     }
 
     /// Returns the failure in a few words, such as `HTTP 503`.

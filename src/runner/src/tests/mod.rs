@@ -17,6 +17,7 @@ mod responses;
 mod sidecar;
 mod tasks;
 mod tools;
+mod traces;
 mod usage;
 mod web_search;
 

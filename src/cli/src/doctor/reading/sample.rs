@@ -90,6 +90,7 @@ pub(in crate::doctor) fn sample_deployment(namespace: &str, images: &SampleImage
         agent_image: images.agent.clone(),
         runner_image: images.agent.clone(),
         proxy_image: images.proxy.clone(),
+        telemetry: BTreeMap::new(),
         network_policies: true,
         cluster_cidrs: Vec::new(),
         pod_security: PodSecurity::Baseline,
