@@ -51,7 +51,10 @@ async fn version_2_has_no_definitions() {
         .unwrap();
     let response = server.clone().oneshot(request).await.unwrap();
     let media_type = response.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned();
-    assert_eq!(media_type, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", "without `@`, which Go refuses");
+    assert_eq!(
+        media_type, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+        "without `@`, which Go refuses"
+    );
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(&bytes[..], [0x0a, 3, b'2', b'.', b'0'], "the field `swagger` alone");
 }

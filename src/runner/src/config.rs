@@ -14,8 +14,7 @@ use super::{
     tools::CallableTool,
     variables::{
         ConfigError, LogFormat, address, closed_ports, egress_list, hidden_error, search_service, sidecar_port,
-        telemetry,
-        value_error, value_or_default,
+        telemetry, value_error, value_or_default,
     },
 };
 

@@ -298,13 +298,21 @@ mod tests {
             { "name": "b", "type": "mcp", "mcpEndpoint": "http://mcp.tools.svc.cluster.local:3000/mcp" },
         ]);
         let config = [
-            manifest(ChildKind::ConfigMap, "a-config", json!({
-                "CORAIL_MODEL_TYPE": "openai", "CORAIL_MODEL_BASE_URL": "http://llm.example:8000/v1",
-                "CORAIL_SYSTEM_PROMPT": "ask https://evil.example", "CORAIL_TOOLS": tools.to_string(),
-            })),
-            manifest(ChildKind::Secret, "a-config", json!({
-                "CORAIL_DATABASE_URL": ByteString(b"postgresql://u:p@db.shop.svc.cluster.local/x".to_vec()),
-            })),
+            manifest(
+                ChildKind::ConfigMap,
+                "a-config",
+                json!({
+                    "CORAIL_MODEL_TYPE": "openai", "CORAIL_MODEL_BASE_URL": "http://llm.example:8000/v1",
+                    "CORAIL_SYSTEM_PROMPT": "ask https://evil.example", "CORAIL_TOOLS": tools.to_string(),
+                }),
+            ),
+            manifest(
+                ChildKind::Secret,
+                "a-config",
+                json!({
+                    "CORAIL_DATABASE_URL": ByteString(b"postgresql://u:p@db.shop.svc.cluster.local/x".to_vec()),
+                }),
+            ),
         ];
         let container = json!({ "env": [{ "name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://otel:4318" }],
             "envFrom": [{ "secretRef": { "name": "a-config" } }] });

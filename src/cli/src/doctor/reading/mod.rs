@@ -122,19 +122,7 @@ pub(super) async fn read(live: &UserClient, scope: Scope) -> Result<Readings, Cl
     let installed = is_installed(&definitions, &parts);
     let images = SampleImages::of(parts[0].as_ref().ok().and_then(Option::as_ref));
     let [operator, gateway, control_plane] = parts.each_ref().map(|part| part.as_ref().ok().and_then(Option::as_ref));
-    let (
-        lease,
-        accounts,
-        yours,
-        image_uses,
-        dry_runs,
-        network,
-        plugin,
-        workload_pods,
-        database,
-        certificate,
-        objects,
-    ) = join!(
+    let (lease, accounts, yours, image_uses, dry_runs, network, plugin, workload_pods, database, certificate, objects) = join!(
         parts::lease(&api, &scope.system, operator),
         access::accounts(&api, &scope.system, [operator, gateway, control_plane], installed),
         access::yours(&api, &scope, installed),
