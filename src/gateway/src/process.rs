@@ -47,7 +47,7 @@ use super::{
     limits::{LimitTime, RateLimiter, follow_gateways},
     meters::Meters,
     metrics::GatewayMetrics,
-    object::{self, RoutedKind},
+    object::{self, Object, RoutedKind},
     root::RootLimits,
     routes::{Route, Routes},
     serve::{accept_on_all, bind},
@@ -251,7 +251,7 @@ pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> 
 /// Starts every watch. Changes of the informer caches update the routes.
 fn watch(shared: &Arc<GatewayContext>, watches: &Watches, tasks: &mut JoinSet<()>) {
     for kind in RoutedKind::ALL {
-        let map = Arc::new(ObjectMap::default());
+        let map = Arc::<ObjectMap<Object>>::default();
         let routes = shared.clone();
         map.subscribe(move |change| {
             if change.new.as_ref().is_some_and(|object| object.limits.is_some()) {

@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_millis(300);
 pub(crate) const MAX_REPORT: usize = 16 << 20;
 
 /// Admin addresses of all gateways, by EndpointSlice.
-type GatewayMap = ObjectMap<Vec<SocketAddr>>;
+type AdminAddresses = ObjectMap<Vec<SocketAddr>>;
 
 /// Starts the watch of the Pods behind the Service of the admin ports, and exchanges admissions with them.
 pub(crate) fn follow_gateways(
@@ -38,7 +38,7 @@ pub(crate) fn follow_gateways(
     (namespace, service): (String, String),
     tasks: &mut JoinSet<()>,
 ) {
-    let slices = Arc::<GatewayMap>::default();
+    let slices = Arc::<AdminAddresses>::default();
     let changed = Arc::new(Notify::new());
     let notify = changed.clone();
     slices.subscribe(move |_| notify.notify_one());
@@ -58,7 +58,7 @@ fn addresses(service: &str, json: &str) -> Result<Vec<SocketAddr>, serde_json::E
 }
 
 /// Exchanges admissions with every gateway, one task each.
-async fn exchange_with_all(shared: Arc<GatewayContext>, slices: Arc<GatewayMap>, changed: Arc<Notify>) {
+async fn exchange_with_all(shared: Arc<GatewayContext>, slices: Arc<AdminAddresses>, changed: Arc<Notify>) {
     let mut tasks = JoinSet::new();
     let mut running: HashMap<SocketAddr, AbortHandle> = HashMap::new();
     loop {

@@ -21,7 +21,7 @@ const INTERVAL: u64 = 500 / STEP;
 
 /// Network and load of one run.
 #[derive(Debug, Clone)]
-struct Scenario {
+struct LimitScenario {
     limit: u32,
     /// Requests of each gateway in a thousand steps.
     loads: Vec<u32>,
@@ -36,18 +36,26 @@ struct Scenario {
     seed: u64,
 }
 
-fn scenario() -> impl Strategy<Value = Scenario> {
+fn scenario() -> impl Strategy<Value = LimitScenario> {
     let loads = prop::collection::vec(prop::sample::select(vec![0, 5, 50, 500, 5000]), 1..=5);
     let limit = prop::sample::select(vec![1, 2, 3, 10, 30, 60, 200, 1000]);
     let cut = (0..STEPS, 0..STEPS);
     let restarts = prop::collection::vec((0..STEPS, 0..5_usize), 0..3);
     (limit, loads, 0..40_u64, 0..50_u32, cut, restarts, any::<u64>()).prop_map(
-        |(limit, loads, delay, lost, cut, restarts, seed)| Scenario { limit, loads, delay, lost, cut, restarts, seed },
+        |(limit, loads, delay, lost, cut, restarts, seed)| LimitScenario {
+            limit,
+            loads,
+            delay,
+            lost,
+            cut,
+            restarts,
+            seed,
+        },
     )
 }
 
-/// Message under way: the exchange that it belongs to, and its direction.
-struct Message {
+/// LimitMessage under way: the exchange that it belongs to, and its direction.
+struct LimitMessage {
     arrives: u64,
     from: usize,
     to: usize,
@@ -58,18 +66,18 @@ struct Message {
 
 /// State of the task that exchanges admissions with one gateway.
 #[derive(Clone, Copy, Default)]
-struct ExchangeState {
+struct LimitExchange {
     began: u64,
     /// Exchange under way; 0 for none.
     number: u64,
     pokes: u64,
 }
 
-struct Simulation {
-    scenario: Scenario,
+struct LimitSimulation {
+    scenario: LimitScenario,
     gateways: Vec<RateLimiter>,
-    states: Vec<Vec<ExchangeState>>,
-    messages: Vec<Message>,
+    states: Vec<Vec<LimitExchange>>,
+    messages: Vec<LimitMessage>,
     exchanges: u64,
     random: u64,
     step: u64,
@@ -81,11 +89,11 @@ fn address(of: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, of as u8], 8081))
 }
 
-impl Simulation {
-    fn new(scenario: Scenario) -> Self {
+impl LimitSimulation {
+    fn new(scenario: LimitScenario) -> Self {
         let count = scenario.loads.len();
         let gateways = (0..count).map(|_| RateLimiter::default()).collect();
-        let (states, random) = (vec![vec![ExchangeState::default(); count]; count], scenario.seed);
+        let (states, random) = (vec![vec![LimitExchange::default(); count]; count], scenario.seed);
         let (messages, admitted) = (Vec::new(), Vec::new());
         let simulation = Self { scenario, gateways, states, messages, exchanges: 0, random, step: INTERVAL, admitted };
         (0..count).for_each(|at| simulation.list(at));
@@ -109,12 +117,12 @@ impl Simulation {
         LimitTime { unix: 1_000_000_007_000 + self.step * STEP, up: self.step * STEP }
     }
 
-    fn send(&mut self, message: Message) {
+    fn send(&mut self, message: LimitMessage) {
         let (from, until) = self.scenario.cut;
         let is_cut = (from..until).contains(&self.step) && message.from != message.to;
         if !is_cut && self.below(100) >= u64::from(self.scenario.lost) {
             let delay = self.below(self.scenario.delay + 1);
-            self.messages.push(Message { arrives: self.step + delay, ..message });
+            self.messages.push(LimitMessage { arrives: self.step + delay, ..message });
         }
     }
 
@@ -123,7 +131,7 @@ impl Simulation {
         let messages = std::mem::take(&mut self.messages).into_iter();
         let (due, later): (Vec<_>, Vec<_>) = messages.partition(|message| message.arrives <= step);
         self.messages = later;
-        for Message { from, to, exchange, is_answer, report, .. } in due {
+        for LimitMessage { from, to, exchange, is_answer, report, .. } in due {
             let now = self.now();
             if is_answer {
                 let state = &mut self.states[to][from];
@@ -133,7 +141,7 @@ impl Simulation {
                 }
             } else {
                 let report = self.gateways[to].answer(&report, now);
-                self.send(Message { arrives: 0, from: to, to: from, exchange, is_answer: true, report });
+                self.send(LimitMessage { arrives: 0, from: to, to: from, exchange, is_answer: true, report });
             }
         }
     }
@@ -152,17 +160,17 @@ impl Simulation {
                 continue;
             }
             self.exchanges += 1;
-            *state = ExchangeState { began: self.step, number: self.exchanges, pokes };
+            *state = LimitExchange { began: self.step, number: self.exchanges, pokes };
             let report = gateway.question(address(to), now);
             let exchange = self.exchanges;
-            self.send(Message { arrives: 0, from, to, exchange, is_answer: false, report });
+            self.send(LimitMessage { arrives: 0, from, to, exchange, is_answer: false, report });
         }
     }
 
     fn restart(&mut self, at: usize) {
         self.gateways[at] = RateLimiter::default();
         self.list(at);
-        self.states[at].fill(ExchangeState::default());
+        self.states[at].fill(LimitExchange::default());
     }
 
     fn run(&mut self) {
@@ -202,7 +210,7 @@ proptest! {
 
     #[test]
     fn no_minute_has_more_than_the_bound(scenario in scenario()) {
-        let mut simulation = Simulation::new(scenario);
+        let mut simulation = LimitSimulation::new(scenario);
         simulation.run();
         let (limit, gateways) = (simulation.scenario.limit as usize, simulation.gateways.len());
         let unread = (limit / (4 * gateways)).max(1) + simulation.most_in_grace();
@@ -217,12 +225,12 @@ proptest! {
     }
 }
 
-fn calm(loads: Vec<u32>, limit: u32) -> Scenario {
-    Scenario { limit, loads, delay: 1, lost: 0, cut: (0, 0), restarts: Vec::new(), seed: 1 }
+fn calm(loads: Vec<u32>, limit: u32) -> LimitScenario {
+    LimitScenario { limit, loads, delay: 1, lost: 0, cut: (0, 0), restarts: Vec::new(), seed: 1 }
 }
 
-fn admitted_in_first_minute(scenario: Scenario) -> Vec<(u64, usize)> {
-    let mut simulation = Simulation::new(scenario);
+fn admitted_in_first_minute(scenario: LimitScenario) -> Vec<(u64, usize)> {
+    let mut simulation = LimitSimulation::new(scenario);
     simulation.run();
     simulation.admitted.retain(|(step, _)| *step < INTERVAL + 55_000 / STEP);
     simulation.admitted
@@ -246,7 +254,7 @@ fn several_gateways_admit_the_limit_and_hardly_more() {
 
 #[test]
 fn gateways_that_are_cut_off_admit_at_least_their_share() {
-    let admitted = admitted_in_first_minute(Scenario { cut: (0, u64::MAX), ..calm(vec![500; 3], 60) });
+    let admitted = admitted_in_first_minute(LimitScenario { cut: (0, u64::MAX), ..calm(vec![500; 3], 60) });
     let by: BTreeSet<usize> = (0..3).filter(|at| admitted.iter().filter(|(_, by)| by == at).count() >= 20).collect();
     assert_eq!(by.len(), 3, "{admitted:?}");
     assert!(admitted.len() <= 60 + 2 * (5 + 50), "{}", admitted.len());
@@ -255,9 +263,9 @@ fn gateways_that_are_cut_off_admit_at_least_their_share() {
 #[test]
 fn a_gateway_that_restarts_finds_its_window_again() {
     let restarts = vec![(4000, 0)];
-    let admitted = admitted_in_first_minute(Scenario { restarts, ..calm(vec![500, 0], 60) });
+    let admitted = admitted_in_first_minute(LimitScenario { restarts, ..calm(vec![500, 0], 60) });
     assert!(admitted.len() <= 65, "{} with those before it has asked", admitted.len());
-    let alone = admitted_in_first_minute(Scenario { restarts: vec![(4000, 0)], ..calm(vec![500], 60) });
+    let alone = admitted_in_first_minute(LimitScenario { restarts: vec![(4000, 0)], ..calm(vec![500], 60) });
     assert_eq!(alone.len(), 120, "no other gateway remembers");
 }
 

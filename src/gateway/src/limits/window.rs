@@ -13,7 +13,7 @@ pub(super) const SLOTS: usize = 7;
 /// Slots that the clock of another gateway may be ahead.
 const MAX_AHEAD: u32 = 6;
 /// Longest time for which admissions beyond the slack may stay unread before they count against the others, in milliseconds.
-pub(super) const GRACE_MILLIS: u64 = 50;
+const GRACE_MILLIS: u64 = 50;
 /// Wait that is recommended while other gateways have to read first, in milliseconds.
 const UNREAD_WAIT_MILLIS: u64 = 1000;
 
