@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ObjectRef, PROXY_PORT, Period, egress,
+    Limit, ObjectRef, PROXY_PORT, Period, egress, limit,
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::WorkloadStatus,
@@ -113,6 +113,11 @@ pub struct MCPServerSpec {
     /// Namespaces whose RemoteMCPServers may have the Service of this server as url. Default: its own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<AllowedNamespaces>,
+    /// Limits of the requests that come by the gateway: of all callers together, of each caller, or both. An edit
+    /// restarts no Pod.
+    #[schemars(schema_with = "limit::list")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
 }
 
 crate::phased_object::phased_object!(workload MCPServer "mcpservers", in workload, offers server.tools_digest);

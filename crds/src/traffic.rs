@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     egress,
+    limit::{self, Limit},
     period::Period,
     readiness::Readiness,
     schema::{rule, transition_rule},
@@ -68,6 +69,11 @@ pub struct Traffic {
     #[schemars(schema_with = "egress::schema")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<Vec<String>>,
+    /// Limits of the requests that come by the gateway: of all callers together, of each caller, or both. An edit
+    /// restarts no Pod.
+    #[schemars(schema_with = "limit::list")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
 }
 
 impl Traffic {
@@ -98,6 +104,10 @@ pub(crate) fn rules(schema: &mut Schema) {
         "!has(self.proxy.requireIdentity) || !self.proxy.requireIdentity || self.proxy.enabled",
         "requireIdentity needs the sidecar, which knows who calls: leave out proxy.requireIdentity, or proxy.enabled",
     )(schema);
+    rule(
+        "!has(self.limits) || size(self.limits) == 0 || self.proxy.enabled",
+        "limits need the sidecar, which vouches for the caller: leave out limits, or proxy.enabled",
+    )(schema);
     // Objects stored before the sidecar existed pass as long as these two fields stay unchanged.
     transition_rule(
         format!(
@@ -120,6 +130,7 @@ impl Default for Traffic {
             drain_timeout: "25s".into(),
             expose: Expose::default(),
             egress: None,
+            limits: Vec::new(),
         }
     }
 }

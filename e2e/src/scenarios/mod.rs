@@ -33,6 +33,7 @@ mod identity;
 mod images;
 mod import;
 mod kubectl;
+mod limits;
 mod loops;
 mod manifests;
 mod mcp_servers;
@@ -103,6 +104,7 @@ const THEMES: &[&[Scenario]] = &[
     bad_requests::SCENARIOS,
     gateway::SCENARIOS,
     gateway_root::SCENARIOS,
+    limits::SCENARIOS,
     identity::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,

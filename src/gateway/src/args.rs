@@ -15,6 +15,10 @@ pub struct GatewayArgs {
     /// Address of /metrics, /healthz, /readyz and /_recif/demand
     #[arg(long, env = "RECIF_ADMIN_LISTEN", default_value = "0.0.0.0:8081", value_name = "ADDRESS")]
     pub(super) admin_listen: SocketAddr,
+    /// Service behind whose Pods are the admin ports of all gateways, in the operator's namespace: they tell one another there
+    /// how many requests they admitted; none when empty
+    #[arg(long, env = "RECIF_ADMIN_SERVICE", default_value = "recif-gateway-admin", value_name = "NAME")]
+    pub(super) admin_service: String,
     #[command(flatten)]
     pub(super) auth: AuthArgs,
     #[command(flatten)]

@@ -8,6 +8,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{
     clients::ClientId,
+    limits::{LimitTime, form_at},
     local_response::{ErrorForm, LocalResponse},
     meter::Meter,
     path::{Path, RouteError},
@@ -197,6 +198,14 @@ async fn request<S: ClientStream>(
             return refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await;
         }
     };
+    if let Some(limits) = route.object.limits
+        && let Err(limited) =
+            shared.limits.admit(limits, &route.workload.full_name, whose, LimitTime::now(&shared.clock))
+    {
+        route.meter.count_limited(limited.per);
+        let (refusal, form) = (limited.response(route.workload.kind), form_at(path.rest, form));
+        return refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await;
+    }
     let token = shared.keys.get().map(|keys| route.workload.token(caller.user.as_ref(), &keys));
     let token = token.as_deref();
     let answered = || held.release();

@@ -44,9 +44,10 @@ use super::{
     clients::ClientLimiter,
     clock::Clock,
     endpoints, invocations,
+    limits::{LimitTime, RateLimiter, follow_gateways},
     meters::Meters,
     metrics::GatewayMetrics,
-    object::{self, RoutedKind},
+    object::{self, Object, RoutedKind},
     root::RootLimits,
     routes::{Route, Routes},
     serve::{accept_on_all, bind},
@@ -159,6 +160,7 @@ pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway
         clients: ClientLimiter::new(args.max_in_flight_per_client),
         connections: ClientLimiter::new(args.max_connections_per_address),
         root: RootLimits::default(),
+        limits: RateLimiter::default(),
         metrics: GatewayMetrics::new(meters, |registry| api_metrics.register(registry)),
         clock,
         instance: random_hex::<8>()?,
@@ -176,7 +178,8 @@ pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway
 /// An address cannot be bound, or the gateway cannot go on.
 pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> Result<(), GatewayError> {
     let Gateway { args, transport, shared } = gateway;
-    let GatewayArgs { listen, admin_listen, namespaces, lame_duck, shutdown_timeout, operator_namespace, .. } = args;
+    let GatewayArgs { listen, admin_listen, admin_service, namespaces, lame_duck, shutdown_timeout, .. } = args;
+    let operator_namespace = args.operator_namespace;
     let shutdown = runtime.shutdown();
     let bind = |address| bind(address).map_err(|error| RuntimeError::Listen(address, error));
     let mut listeners = vec![(bound.clients.map_or_else(|| bind(listen), Ok)?, None)];
@@ -194,9 +197,14 @@ pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> 
     let board = shared.watch_health.clone();
     let watches = Watches { namespaces: named(namespaces), transport: transport.clone(), watch_health: board.clone() };
     watch(&shared, &watches, tasks);
-    // Without authentication there is no caller's name to sign, and the right to read the keys may be missing.
-    let keys_board = if matches!(shared.auth, Auth::None { .. }) { Arc::default() } else { board.clone() };
-    tasks.spawn(shared.keys.clone().follow(operator_namespace, transport.clone(), keys_board));
+    // Without authentication there is no caller's name to sign, and the right to read the keys, or where the gateways are, may be
+    // missing.
+    let own_board = if matches!(shared.auth, Auth::None { .. }) { Arc::default() } else { board.clone() };
+    if !admin_service.is_empty() {
+        let watches = Watches { namespaces: Vec::new(), transport: transport.clone(), watch_health: own_board.clone() };
+        follow_gateways(&shared, &watches, (operator_namespace.clone(), admin_service), tasks);
+    }
+    tasks.spawn(shared.keys.clone().follow(operator_namespace, transport.clone(), own_board));
     let admin = Admin::new(shared.clone());
     tasks.spawn(async move {
         if let Err(error) = admin.serve(admin_listener).await {
@@ -209,6 +217,7 @@ pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> 
         loop {
             ticks.tick().await;
             sweeping.routes.sweep();
+            sweeping.limits.sweep(LimitTime::now(&sweeping.clock));
         }
     });
     let (writing, stop) = (shared.clone(), CancellationToken::new());
@@ -242,9 +251,14 @@ pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> 
 /// Starts every watch. Changes of the informer caches update the routes.
 fn watch(shared: &Arc<GatewayContext>, watches: &Watches, tasks: &mut JoinSet<()>) {
     for kind in RoutedKind::ALL {
-        let map = Arc::new(ObjectMap::default());
+        let map = Arc::<ObjectMap<Object>>::default();
         let routes = shared.clone();
-        map.subscribe(move |change| routes.routes.object(kind, &change.key, change.new.clone()));
+        map.subscribe(move |change| {
+            if change.new.as_ref().is_some_and(|object| object.limits.is_some()) {
+                routes.limits.set_used();
+            }
+            routes.routes.object(kind, &change.key, change.new.clone());
+        });
         let decode = Arc::new(move |head: &ObjectVersion, json: &str| object::read(kind, head, json));
         let source = WatchSource { resource: kind.resource(), labels: None, fields: None, decode };
         watches.watch(source, &map, tasks);

@@ -3,6 +3,7 @@
 mod bad_requests;
 mod callers;
 mod h2;
+mod limits;
 mod mcp;
 mod overload;
 mod relaying;
@@ -114,6 +115,7 @@ impl TestGateway {
             clients: ClientLimiter::new(args.max_in_flight_per_client),
             connections: ClientLimiter::new(args.max_connections_per_address),
             root: RootLimits::default(),
+            limits: Default::default(),
             metrics: GatewayMetrics::new(meters, |_| {}),
             clock,
             instance: "gw".into(),
