@@ -171,27 +171,27 @@ async fn request<S: ClientStream>(
     let meter = route.as_ref().map(|route| route.meter.clone());
     let meter = meter.as_deref();
     let from = || origin(&head, peer, shared);
-    let entry = &shared.audit.begin(route.as_deref().map(|route| &route.workload), &head, arrived, from);
-    let audit = Some(entry);
+    let audit = shared.audit.begin(route.as_deref().map(|route| &route.workload), &head, arrived, from);
     let caller = match shared.auth.authorize(&head, &path, route.as_deref(), from).await {
         Ok(caller) => caller,
         Err(refusal) => {
-            if entry.is_on()
+            if audit.is_on()
                 && let Some(caller) = shared.auth.known_caller(&head)
             {
-                entry.called_by(&caller);
+                audit.called_by(&caller);
             }
-            let refusal = Refusal { response: &refusal, form, meter, audit };
+            let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
             return refuse(client, refusal, head.is_head(), close, shared).await;
         }
     };
-    entry.called_by(&caller);
+    audit.called_by(&caller);
     let Some(route) = route else {
         let refusal = match form {
             ErrorForm::Recif => shared.unknown_workload(path.key),
             ErrorForm::OpenAi => root::unknown_model(&shared.unknown_workload(path.key), &path),
         };
-        return refuse(client, Refusal { response: &refusal, form, meter, audit }, head.is_head(), close, shared).await;
+        let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+        return refuse(client, refusal, head.is_head(), close, shared).await;
     };
     let head = RequestHead { upgrades: head.upgrades && caller.may_upgrade(), ..head };
     let whose = || match &caller.user {
@@ -200,12 +200,13 @@ async fn request<S: ClientStream>(
     };
     let Some(_ticket) = shared.clients.acquire(whose) else {
         let refusal = too_many_requests();
-        return refuse(client, Refusal { response: &refusal, form, meter, audit }, head.is_head(), close, shared).await;
+        let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+        return refuse(client, refusal, head.is_head(), close, shared).await;
     };
     let session = match SessionRef::read(&head, route.workload.kind) {
         Ok(session) => session,
         Err(refusal) => {
-            let refusal = Refusal { response: &refusal, form, meter, audit };
+            let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
             return refuse(client, refusal, head.is_head(), close, shared).await;
         }
     };
@@ -215,7 +216,8 @@ async fn request<S: ClientStream>(
     {
         route.meter.count_limited(limited.per);
         let (refusal, form) = (limited.response(route.workload.kind), form_at(path.rest, form));
-        return refuse(client, Refusal { response: &refusal, form, meter, audit }, head.is_head(), close, shared).await;
+        let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+        return refuse(client, refusal, head.is_head(), close, shared).await;
     }
     let token = shared.keys.get().map(|keys| route.workload.token(caller.user.as_ref(), &keys));
     let token = token.as_deref();
@@ -230,7 +232,7 @@ async fn request<S: ClientStream>(
         session,
         token,
         answered,
-        audit: entry,
+        audit: &audit,
         shared,
     };
     let ended = {
@@ -240,14 +242,15 @@ async fn request<S: ClientStream>(
     };
     match ended.unwrap_or(RelayOutcome::Aborted) {
         RelayOutcome::Served { again } => {
-            entry.complete();
+            audit.complete();
             Ok(again && !shared.leaving())
         }
         RelayOutcome::Aborted => Err(AbortConnection),
         // The body may be unread, or read in part.
         RelayOutcome::Refused(refusal) => {
             let close = close || client.overrun;
-            refuse(client, Refusal { response: &refusal, form, meter, audit }, head.is_head(), close, shared).await
+            let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+            refuse(client, refusal, head.is_head(), close, shared).await
         }
     }
 }

@@ -118,8 +118,7 @@ async fn lines_are_only_of_the_requests_that_the_flag_names() {
 #[tokio::test]
 async fn an_answer_that_is_cut_off_is_aborted() {
     let (out, mut pod) = (AuditOutput::default(), TestPod::start().await);
-    let gateway =
-        TestGateway::with_audit(out.clone(), Auth::None { any_host: true }, &[], &[pod.address]).await;
+    let gateway = TestGateway::with_audit(out.clone(), Auth::None { any_host: true }, &[], &[pod.address]).await;
     let _client = gateway.send(GET).await;
     let (mut io, _) = pod.next().await;
     io.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").await.unwrap();
