@@ -2,6 +2,7 @@
 
 mod agent_fields;
 mod agent_protocols;
+mod audit;
 mod bad_input;
 mod bad_requests;
 mod callers;
@@ -104,6 +105,7 @@ const THEMES: &[&[Scenario]] = &[
     bad_requests::SCENARIOS,
     gateway::SCENARIOS,
     gateway_root::SCENARIOS,
+    audit::SCENARIOS,
     limits::SCENARIOS,
     identity::SCENARIOS,
     cli::SCENARIOS,

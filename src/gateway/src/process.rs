@@ -40,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     admin::Admin,
     args::{FlagError, GatewayArgs, GatewaySettings},
+    audit::AuditLog,
     auth::{Auth, Authorizer},
     clients::ClientLimiter,
     clock::Clock,
@@ -72,6 +73,9 @@ pub enum GatewayError {
     /// The system has no random numbers.
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
+    /// The thread of the audit cannot be started.
+    #[error("start the thread of the audit: {0}")]
+    Audit(std::io::Error),
     /// The threads that serve connections ended.
     #[error("serve connections: {0}")]
     Threads(std::io::Error),
@@ -152,16 +156,20 @@ pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway
         }
     };
     let (clock, meters) = (Clock::new(), Arc::new(Meters::new(args.metrics.by_workload)));
+    let metrics = GatewayMetrics::new(meters.clone(), |registry| api_metrics.register(registry));
+    let dropped = metrics.audit_dropped.clone();
+    let audit = AuditLog::start(args.audit, std::io::stdout(), dropped).map_err(GatewayError::Audit)?;
     let shared = Arc::new(GatewayContext {
         settings,
-        routes: Routes::with_meters(clock, meters.clone()),
+        routes: Routes::with_meters(clock, meters),
         auth,
         keys: Keys::default(),
         clients: ClientLimiter::new(args.max_in_flight_per_client),
         connections: ClientLimiter::new(args.max_connections_per_address),
         root: RootLimits::default(),
         limits: RateLimiter::default(),
-        metrics: GatewayMetrics::new(meters, |registry| api_metrics.register(registry)),
+        audit,
+        metrics,
         clock,
         instance: random_hex::<8>()?,
         watch_health: Default::default(),
@@ -245,6 +253,7 @@ pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> 
     shared.closing.cancel();
     stop.cancel();
     let _ = stamps.await;
+    shared.audit.flush().await;
     outcome
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    args::GatewaySettings, auth::Auth, clients::ClientLimiter, clock::Clock, limits::RateLimiter,
+    args::GatewaySettings, audit::AuditLog, auth::Auth, clients::ClientLimiter, clock::Clock, limits::RateLimiter,
     local_response::LocalResponse, metrics::GatewayMetrics, peer::Peer, root::RootLimits, routes::Routes,
 };
 
@@ -37,6 +37,8 @@ pub(super) struct GatewayContext {
     pub(super) root: RootLimits,
     /// Limiter of the requests to workloads with limits.
     pub(super) limits: RateLimiter,
+    /// Audit of the requests to workloads.
+    pub(super) audit: AuditLog,
     /// Prometheus metrics.
     pub(super) metrics: GatewayMetrics,
     /// Millisecond clock.
