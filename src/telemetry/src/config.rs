@@ -93,8 +93,6 @@ pub struct TelemetryConfig {
     pub service_name: Option<String>,
     /// Further attributes of the process.
     pub resource: Vec<(String, String)>,
-    /// Set if spans hold prompts and answers.
-    pub captures_content: bool,
 }
 
 impl Default for TelemetryConfig {
@@ -112,7 +110,6 @@ impl Default for TelemetryConfig {
             delay: Duration::from_secs(1),
             service_name: None,
             resource: Vec::new(),
-            captures_content: false,
         }
     }
 }
@@ -144,7 +141,6 @@ impl TelemetryConfig {
             delay: Duration::from_millis(u64::try_from(delay).unwrap_or_default()),
             service_name: variables.get("OTEL_SERVICE_NAME"),
             resource: variables.resource()?,
-            captures_content: variables.flag("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")?,
         })
     }
 
