@@ -115,7 +115,7 @@ impl Default for TelemetryConfig {
 }
 
 impl TelemetryConfig {
-    /// Reads the configuration through `lookup`. With `OTEL_SDK_DISABLED=true` nothing else is read.
+    /// Reads the configuration through `lookup`. With `OTEL_SDK_DISABLED=true`, or without a collector, nothing else is read.
     ///
     /// # Errors
     /// The first variable that is refused.
@@ -125,11 +125,12 @@ impl TelemetryConfig {
         if variables.flag("OTEL_SDK_DISABLED")? {
             return Ok(default);
         }
+        let Some(endpoint) = variables.endpoint()? else { return Ok(default) };
         let millis = |duration: Duration| usize::try_from(duration.as_millis()).unwrap_or(MAX_QUEUE);
         let max_queue = variables.size("OTEL_BSP_MAX_QUEUE_SIZE", default.max_queue)?;
         let delay = variables.size("OTEL_BSP_SCHEDULE_DELAY", millis(default.delay))?;
         Ok(Self {
-            endpoint: variables.endpoint()?,
+            endpoint: Some(endpoint),
             protocol: variables.protocol()?,
             headers: variables.headers()?,
             certificate: variables.either(CERTIFICATE).map(|(_, path)| path.into()),
