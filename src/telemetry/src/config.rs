@@ -93,8 +93,6 @@ pub struct TelemetryConfig {
     pub service_name: Option<String>,
     /// Further attributes of the process.
     pub resource: Vec<(String, String)>,
-    /// Set if spans hold prompts and answers.
-    pub captures_content: bool,
 }
 
 impl Default for TelemetryConfig {
@@ -112,13 +110,12 @@ impl Default for TelemetryConfig {
             delay: Duration::from_secs(1),
             service_name: None,
             resource: Vec::new(),
-            captures_content: false,
         }
     }
 }
 
 impl TelemetryConfig {
-    /// Reads the configuration through `lookup`. With `OTEL_SDK_DISABLED=true` nothing else is read.
+    /// Reads the configuration through `lookup`. With `OTEL_SDK_DISABLED=true`, or without a collector, nothing else is read.
     ///
     /// # Errors
     /// The first variable that is refused.
@@ -128,11 +125,12 @@ impl TelemetryConfig {
         if variables.flag("OTEL_SDK_DISABLED")? {
             return Ok(default);
         }
+        let Some(endpoint) = variables.endpoint()? else { return Ok(default) };
         let millis = |duration: Duration| usize::try_from(duration.as_millis()).unwrap_or(MAX_QUEUE);
         let max_queue = variables.size("OTEL_BSP_MAX_QUEUE_SIZE", default.max_queue)?;
         let delay = variables.size("OTEL_BSP_SCHEDULE_DELAY", millis(default.delay))?;
         Ok(Self {
-            endpoint: variables.endpoint()?,
+            endpoint: Some(endpoint),
             protocol: variables.protocol()?,
             headers: variables.headers()?,
             certificate: variables.either(CERTIFICATE).map(|(_, path)| path.into()),
@@ -144,7 +142,6 @@ impl TelemetryConfig {
             delay: Duration::from_millis(u64::try_from(delay).unwrap_or_default()),
             service_name: variables.get("OTEL_SERVICE_NAME"),
             resource: variables.resource()?,
-            captures_content: variables.flag("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")?,
         })
     }
 

@@ -90,10 +90,6 @@ pub const GEN_AI_TOOL_NAME: &str = "gen_ai.tool.name";
 pub const GEN_AI_TOOL_TYPE: &str = "gen_ai.tool.type";
 /// Id of a call, given by the model.
 pub const GEN_AI_TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
-/// Arguments of a call; content.
-pub const GEN_AI_TOOL_CALL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
-/// Result of a call; content.
-pub const GEN_AI_TOOL_CALL_RESULT: &str = "gen_ai.tool.call.result";
 
 /// Method of a request to an MCP server.
 pub const MCP_METHOD_NAME: &str = "mcp.method.name";

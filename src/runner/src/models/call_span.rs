@@ -18,10 +18,13 @@ use super::{Chunk, Model, ModelError, ModelErrorKind, ModelRequest, Usage};
 use crate::traces::{ActiveSpan, TraceScope};
 
 /// Domains of vendors of models, which get no context of traces.
-const VENDORS: [&str; 22] = [
+const VENDORS: [&str; 25] = [
     "amazonaws.com",
+    "amazonaws.com.cn",
     "anthropic.com",
+    "azure.cn",
     "azure.com",
+    "azure.us",
     "cohere.ai",
     "cohere.com",
     "databricks.com",
@@ -166,6 +169,8 @@ mod tests {
             ("https://eu.api.openai.com/v1", false),
             ("https://x.openai.azure.com", false),
             ("https://bedrock-runtime.eu-central-1.amazonaws.com", false),
+            ("https://bedrock-runtime.cn-north-1.amazonaws.com.cn", false),
+            ("https://x.openai.azure.us", false),
             ("https://europe-west1-aiplatform.googleapis.com", false),
             ("https://API.ANTHROPIC.com./v1", false),
             ("http://vllm.models:8000/v1", true),

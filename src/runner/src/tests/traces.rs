@@ -306,7 +306,11 @@ async fn a_task_is_a_span_of_the_server_around_its_turn() {
 
 #[test]
 fn a_variable_of_the_standard_that_is_refused_ends_the_process() {
-    let lookup = |name: &str| (name == "OTEL_EXPORTER_OTLP_PROTOCOL").then(|| "grpc".to_owned());
+    let lookup = |name: &str| match name {
+        "OTEL_EXPORTER_OTLP_ENDPOINT" => Some("http://collector:4317".to_owned()),
+        "OTEL_EXPORTER_OTLP_PROTOCOL" => Some("grpc".to_owned()),
+        _ => None,
+    };
     let error = RunnerConfig::read(&lookup).unwrap_err().to_string();
     assert_eq!(error, "OTEL_EXPORTER_OTLP_PROTOCOL: grpc is not spoken: use the collector's HTTP port, usually 4318");
 }

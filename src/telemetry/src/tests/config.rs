@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::{ExportProtocol, Sampler, TelemetryConfig, TelemetryError};
 
+const A_COLLECTOR: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318");
+
 fn read(variables: &[(&str, &str)]) -> Result<TelemetryConfig, TelemetryError> {
     let lookup = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
     TelemetryConfig::read(&lookup)
@@ -17,6 +19,8 @@ fn endpoint(variables: &[(&str, &str)]) -> Option<String> {
 fn without_variables_nothing_is_exported() {
     assert_eq!(read(&[]).unwrap(), TelemetryConfig::default());
     assert_eq!(read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]).unwrap(), TelemetryConfig::default());
+    let unused = [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_TRACES_SAMPLER", "xray")];
+    assert_eq!(read(&unused).unwrap(), TelemetryConfig::default(), "variables for other programs hurt nobody");
     let all_refused = [("OTEL_SDK_DISABLED", "TRUE"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
     assert_eq!(read(&all_refused).unwrap(), TelemetryConfig::default());
 }
@@ -37,6 +41,7 @@ fn the_path_of_traces_is_added_to_a_collector_and_not_to_an_address_for_traces()
 #[test]
 fn each_variable_is_read() {
     let config = read(&[
+        A_COLLECTOR,
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20x, x-tenant = a"),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/ca.pem"),
@@ -48,7 +53,6 @@ fn each_variable_is_read() {
         ("OTEL_BSP_SCHEDULE_DELAY", "5"),
         ("OTEL_SERVICE_NAME", "own"),
         ("OTEL_RESOURCE_ATTRIBUTES", "team=a%2Cb,service.name=theirs"),
-        ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "True"),
     ])
     .unwrap();
     assert_eq!(config.protocol, ExportProtocol::Json);
@@ -56,12 +60,13 @@ fn each_variable_is_read() {
     assert_eq!(config.headers["x-tenant"], "a");
     assert!(!format!("{config:?}").contains("Bearer"), "a header is never printed");
     assert_eq!((config.timeout, config.delay), (Duration::from_millis(2500), Duration::from_millis(5)));
-    assert_eq!((config.has_compression, config.captures_content), (false, true));
+    assert!(!config.has_compression);
     assert_eq!(Some(config.sampler), Sampler::named("traceidratio", 0.25));
     assert_eq!((config.max_queue, config.max_batch), (64, 64));
     let resource = config.resource_of(&[("service.name", "ours".to_owned())]);
     assert_eq!(resource, [("service.name".to_owned(), "ours".to_owned()), ("team".to_owned(), "a,b".to_owned())]);
-    let theirs = read(&[("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "7"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "9")]).unwrap();
+    let theirs = [A_COLLECTOR, ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "7"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "9")];
+    let theirs = read(&theirs).unwrap();
     assert_eq!(theirs.timeout, Duration::from_millis(7), "the one for traces goes first");
 }
 
@@ -86,7 +91,7 @@ fn what_is_refused_is_told_with_what_to_write_instead() {
         ("OTEL_RESOURCE_ATTRIBUTES", "team", "is refused: give name=value, separated by commas"),
         ("OTEL_SDK_DISABLED", "1", "is refused: give true or false"),
     ] {
-        let text = read(&[(name, value)]).unwrap_err().to_string();
+        let text = read(&[(name, value), A_COLLECTOR]).unwrap_err().to_string();
         assert!(text.starts_with(name) && text.contains(expected), "{text}");
         assert!(!text.contains("geheim"), "{text}");
     }
