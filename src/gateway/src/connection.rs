@@ -8,8 +8,9 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{
     audit::AuditGuard,
+    auth::RequestCaller,
     clients::ClientId,
-    limits::{LimitTime, form_at},
+    limits::{LimitTime, RateRefusal, form_at},
     local_response::{ErrorForm, LocalResponse},
     meter::Meter,
     path::{Path, RouteError},
@@ -17,6 +18,7 @@ use super::{
     relay,
     request::{RelayOutcome, RequestContext},
     root::{self, ChosenAgent, HeldBody, RootOutcome},
+    routes::Route,
     sessions::SessionRef,
     state::GatewayContext,
 };
@@ -170,9 +172,10 @@ async fn request<S: ClientStream>(
     let route = shared.routes.find(path.key);
     let meter = route.as_ref().map(|route| route.meter.clone());
     let meter = meter.as_deref();
-    let from = || origin(&head, peer, shared);
-    let audit = shared.audit.begin(route.as_deref().map(|route| &route.workload), &head, arrived, from);
-    let caller = match shared.auth.authorize(&head, &path, route.as_deref(), from).await {
+    // Closures stand where they are used: one with a name would take room in the future of every open stream.
+    let workload = route.as_deref().map(|route| &route.workload);
+    let audit = shared.audit.begin(workload, &head, arrived, || origin(&head, peer, shared));
+    let caller = match shared.auth.authorize(&head, &path, route.as_deref(), || origin(&head, peer, shared)).await {
         Ok(caller) => caller,
         Err(refusal) => {
             if audit.is_on()
@@ -194,11 +197,7 @@ async fn request<S: ClientStream>(
         return refuse(client, refusal, head.is_head(), close, shared).await;
     };
     let head = RequestHead { upgrades: head.upgrades && caller.may_upgrade(), ..head };
-    let whose = || match &caller.user {
-        Some(user) => ClientId::User(user.clone()),
-        None => ClientId::Address(origin(&head, peer, shared)),
-    };
-    let Some(_ticket) = shared.clients.acquire(whose) else {
+    let Some(_ticket) = shared.clients.acquire(|| client_id(&caller, &head, peer, shared)) else {
         let refusal = too_many_requests();
         let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
         return refuse(client, refusal, head.is_head(), close, shared).await;
@@ -210,11 +209,7 @@ async fn request<S: ClientStream>(
             return refuse(client, refusal, head.is_head(), close, shared).await;
         }
     };
-    if let Some(limits) = route.object.limits
-        && let Err(limited) =
-            shared.limits.admit(limits, &route.workload.full_name, whose, LimitTime::now(&shared.clock))
-    {
-        route.meter.count_limited(limited.per);
+    if let Some(limited) = limited(&route, || client_id(&caller, &head, peer, shared), shared) {
         let (refusal, form) = (limited.response(route.workload.kind), form_at(path.rest, form));
         let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
         return refuse(client, refusal, head.is_head(), close, shared).await;
@@ -266,6 +261,23 @@ async fn is_still_authorized(call: &RequestContext<'_>) -> bool {
         tracing::info!(%target, "a stream is ended: its caller may not call the workload any more");
     }
     !lost
+}
+
+/// Returns who the client is, for what is counted by client.
+fn client_id(caller: &RequestCaller, head: &RequestHead<'_>, peer: &Peer, shared: &GatewayContext) -> ClientId {
+    match &caller.user {
+        Some(user) => ClientId::User(user.clone()),
+        None => ClientId::Address(origin(head, peer, shared)),
+    }
+}
+
+/// Counts a request against the limits of its workload. Returns the refusal if one is reached.
+fn limited(route: &Route, client: impl FnOnce() -> ClientId, shared: &GatewayContext) -> Option<RateRefusal> {
+    let limits = route.object.limits?;
+    let now = LimitTime::now(&shared.clock);
+    let refusal = shared.limits.admit(limits, &route.workload.full_name, client, now).err()?;
+    route.meter.count_limited(refusal.per);
+    Some(refusal)
 }
 
 /// Returns the client's address: the last one in the chain of `X-Forwarded-For` that is no trusted proxy.

@@ -147,9 +147,11 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
     let namespaces = named(namespaces);
     let database = settings::database(database_url, database_namespaces, &namespaces).map_err(OperatorError::Flag)?;
     let variable = |name: &str| std::env::var(name).ok();
-    let telemetry = settings::pod_telemetry(&variable, &operator_namespace, &cluster_domain);
+    let telemetry = match pod_otel {
+        true => settings::pod_telemetry(&variable, &operator_namespace, &cluster_domain),
+        false => Ok(BTreeMap::new()),
+    };
     let telemetry = telemetry.map_err(OperatorError::Flag)?;
-    let telemetry = if pod_otel { telemetry } else { BTreeMap::new() };
     let operators = (operator_namespace, cluster_domain);
     let images = [agent_image, runner_image, proxy_image];
     let settings = settings::settings(operators, database, ollama_base_url, images, pod_security);

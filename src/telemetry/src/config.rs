@@ -3,6 +3,7 @@
 //!
 //! An empty variable is as good as none. No value is shown that may hold a credential.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -76,7 +77,8 @@ pub struct TelemetryConfig {
     /// Headers of each request; sensitive.
     pub headers: HeaderMap,
     /// File with certificate authorities, in PEM, that are trusted besides the system's.
-    pub certificate: Option<PathBuf>,
+    /// Named by the variable that it comes from.
+    pub certificate: Option<(&'static str, PathBuf)>,
     /// Time for one request.
     pub timeout: Duration,
     /// Set for bodies in gzip.
@@ -133,7 +135,7 @@ impl TelemetryConfig {
             endpoint: Some(endpoint),
             protocol: variables.protocol()?,
             headers: variables.headers()?,
-            certificate: variables.either(CERTIFICATE).map(|(_, path)| path.into()),
+            certificate: variables.either(CERTIFICATE).map(|(name, path)| (name, path.into())),
             timeout: variables.timeout()?.unwrap_or(default.timeout),
             has_compression: variables.has_compression()?,
             sampler: variables.sampler()?,
@@ -147,8 +149,14 @@ impl TelemetryConfig {
 
     /// Returns the attributes of the process: those of the environment, of which `own` ones go before.
     pub fn resource_of(&self, own: &[(&'static str, String)]) -> Vec<(String, String)> {
-        let others = self.resource.iter().filter(|(name, _)| own.iter().all(|(known, _)| known != name));
-        own.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).chain(others.cloned()).collect()
+        // Of a name that is there twice the last value counts: the operator's own stand behind those that it hands on.
+        let mut others: BTreeMap<&str, &str> = BTreeMap::new();
+        others.extend(self.resource.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        for (name, _) in own {
+            others.remove(name);
+        }
+        let own = own.iter().map(|(name, value)| (*name, value.as_str()));
+        own.chain(others).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 }
 
@@ -158,8 +166,7 @@ type VariablePair = [&'static str; 2];
 const PROTOCOL: VariablePair = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const HEADERS: VariablePair = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 /// Names of the file with certificates.
-pub(crate) const CERTIFICATE: VariablePair =
-    ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"];
+const CERTIFICATE: VariablePair = ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"];
 const TIMEOUT: VariablePair = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 const COMPRESSION: VariablePair = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
@@ -292,6 +299,8 @@ impl Variables<'_> {
 fn parse_url(name: &'static str, text: &str) -> Result<Url, TelemetryError> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let url = url.filter(|url| url.username().is_empty() && url.password().is_none());
+    // A key in a query would reach every Pod, and statuses.
+    let url = url.filter(|url| url.query().is_none() && url.fragment().is_none());
     url.ok_or(TelemetryError::Refused { name, instead: A_URL })
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
 use url::{Host, Url};
 
-use crate::config::{CERTIFICATE, ExportProtocol, TelemetryConfig, TelemetryError};
+use crate::config::{ExportProtocol, TelemetryConfig, TelemetryError};
 use crate::otlp;
 use crate::recorder::{QueueEntry, SpanCounters};
 use crate::span::FinishedSpan;
@@ -68,10 +68,11 @@ impl SpanExporter {
         resource: Vec<(String, String)>,
         counters: SpanCounters,
     ) -> Result<Self, TelemetryError> {
-        let refused = |problem: String| TelemetryError::Certificate { name: CERTIFICATE[1], problem };
+        let name = config.certificate.as_ref().map_or("OTEL_EXPORTER_OTLP_ENDPOINT", |(name, _)| name);
+        let refused = |problem: String| TelemetryError::Certificate { name, problem };
         let trust = match &config.certificate {
             None => Trust::System,
-            Some(path) => {
+            Some((_, path)) => {
                 let pem = fs::read(path).map_err(|error| refused(format!("read {}: {error}", path.display())))?;
                 Trust::Additional(pem)
             }

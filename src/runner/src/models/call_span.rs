@@ -18,16 +18,22 @@ use super::{Chunk, Model, ModelError, ModelErrorKind, ModelRequest, Usage};
 use crate::traces::{ActiveSpan, TraceScope};
 
 /// Domains of vendors of models, which get no context of traces.
-const VENDORS: [&str; 25] = [
+const VENDORS: [&str; 34] = [
+    "aliyuncs.com",
     "amazonaws.com",
     "amazonaws.com.cn",
     "anthropic.com",
+    "anyscale.com",
     "azure.cn",
     "azure.com",
     "azure.us",
+    "baseten.co",
+    "bigmodel.cn",
+    "cerebras.ai",
     "cohere.ai",
     "cohere.com",
     "databricks.com",
+    "deepinfra.com",
     "deepseek.com",
     "fireworks.ai",
     "googleapis.com",
@@ -41,8 +47,11 @@ const VENDORS: [&str; 25] = [
     "openai.com",
     "openrouter.ai",
     "perplexity.ai",
+    "replicate.com",
+    "sambanova.ai",
     "together.ai",
     "together.xyz",
+    "volces.com",
     "x.ai",
 ];
 

@@ -53,6 +53,9 @@ use super::{
     traces::TraceScope,
 };
 
+/// Most characters of a call's id in a span: the model chooses it.
+const MAX_CALL_ID: usize = 128;
+
 pub(super) use definition::CallableTool;
 pub(super) use headers::{expand, upper_snake};
 pub(super) use schema::Schema;
@@ -134,7 +137,7 @@ impl Toolbox {
         let name = tool.map_or_else(|| "execute_tool".to_owned(), |tool| format!("execute_tool {}", tool.name));
         let span = self.trace.begin(name, SpanKind::Internal);
         span.set(GEN_AI_OPERATION_NAME, "execute_tool");
-        span.set(GEN_AI_TOOL_CALL_ID, call.id.clone());
+        span.set(GEN_AI_TOOL_CALL_ID, call.id.chars().take(MAX_CALL_ID).collect::<String>());
         if let Some(tool) = tool {
             span.set(GEN_AI_TOOL_NAME, tool.name.clone());
             span.set(GEN_AI_TOOL_TYPE, tool.kind.standard_type());

@@ -52,7 +52,7 @@ fn each_variable_is_read() {
         ("OTEL_BSP_MAX_QUEUE_SIZE", "64"),
         ("OTEL_BSP_SCHEDULE_DELAY", "5"),
         ("OTEL_SERVICE_NAME", "own"),
-        ("OTEL_RESOURCE_ATTRIBUTES", "team=a%2Cb,service.name=theirs"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team=c,team=a%2Cb,service.name=theirs"),
     ])
     .unwrap();
     assert_eq!(config.protocol, ExportProtocol::Json);

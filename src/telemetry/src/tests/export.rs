@@ -194,7 +194,8 @@ async fn without_a_collector_nothing_begins() {
 #[tokio::test]
 async fn certificates_that_cannot_be_read_are_told() {
     let url = "https://collector:4318".parse().unwrap();
-    let config = TelemetryConfig { certificate: Some("/surely/not/there.pem".into()), ..config(&url) };
+    let certificate = Some(("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "/surely/not/there.pem".into()));
+    let config = TelemetryConfig { certificate, ..config(&url) };
     let error = Tracing::start(&config, &[], SpanCounters::default()).err().unwrap().to_string();
-    assert!(error.starts_with("OTEL_EXPORTER_OTLP_CERTIFICATE: read /surely/not/there.pem: "), "{error}");
+    assert!(error.starts_with("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: read /surely/not/there.pem: "), "{error}");
 }
