@@ -75,6 +75,7 @@ fn what_is_refused_is_told_with_what_to_write_instead() {
     let a_url = "is refused: give a URL such as http://collector:4318";
     for (name, value, expected) in [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", a_url),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/?key=geheim", a_url),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://ada:geheim@collector:4318", a_url),
         ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "grpc://geheim", a_url),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "grpc is not spoken: use the collector's HTTP port, usually 4318"),
