@@ -73,7 +73,7 @@ pub async fn run(mode: Mode) -> Result<(), ServeError> {
     let address = mode.address();
     let listener = bind(address).await.map_err(|source| ServeError::Bind { address, source })?;
     let service = match mode {
-        Mode::Agent(config) => build_app(*config).service(),
+        Mode::Agent(config) => build_app(*config, Arc::new(environment)).service(),
         Mode::Flows(settings) => flow::service(&settings, Arc::new(environment)),
     };
     let service = match environment(SIDECAR).as_deref() {
@@ -100,8 +100,9 @@ pub(super) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Builds the service of an agent. The reason why it cannot be served is logged here, once.
-pub(super) fn build_app(config: RunnerConfig) -> AgentApp {
+/// Builds the service of an agent with the environment of its models and tools. The reason why it cannot be served is logged
+/// here, once.
+pub(super) fn build_app(config: RunnerConfig, environment: Arc<Lookup>) -> AgentApp {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
@@ -109,9 +110,9 @@ pub(super) fn build_app(config: RunnerConfig) -> AgentApp {
         &config.telemetry,
         &process_attributes(&config.telemetry, "Agent", &config.agent, &config.namespace),
     );
-    let agent = tools(&config, &environment).and_then(|tools| {
-        let tools = Toolbox::new(tools, Arc::new(environment), metrics.clone());
-        Agent::new(&config, tools, &environment, metrics.usage.clone()).map(Arc::new)
+    let agent = tools(&config, &*environment).and_then(|tools| {
+        let tools = Toolbox::new(tools, environment.clone(), metrics.clone());
+        Agent::new(&config, tools, &*environment, metrics.usage.clone()).map(Arc::new)
     });
     match &agent {
         Ok(ready) => {

@@ -142,8 +142,10 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "",
         "headers for the collector, `name=value,…`; never printed. Likewise the standard's OTEL_EXPORTER_OTLP_PROTOCOL, \
          _CERTIFICATE, _TIMEOUT, _COMPRESSION, OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG, OTEL_BSP_*, OTEL_SERVICE_NAME, \
-         OTEL_RESOURCE_ATTRIBUTES and OTEL_SDK_DISABLED",
+         OTEL_RESOURCE_ATTRIBUTES",
     ),
+    ("OTEL_SDK_DISABLED", "", "`true`: nothing is recorded, whatever the others say"),
+    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", "the same for traces alone, with its path; it goes first"),
     ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),
 ];
 

@@ -21,7 +21,11 @@ MEANT = {
 }
 
 # Names that Google's client writes in their other spelling.
-SPELLINGS = {"parameters_json_schema": "parametersJsonSchema", "mime_type": "mimeType"}
+SPELLINGS = {
+    "allowed_function_names": "allowedFunctionNames",
+    "mime_type": "mimeType",
+    "parameters_json_schema": "parametersJsonSchema",
+}
 
 
 def judge(lanes, requests, address, sdk, ours, of_sdk):

@@ -53,7 +53,8 @@ impl Runner {
     async fn with(variables: &[(&'static str, String)]) -> Self {
         let variables: Vec<_> = variables.to_vec();
         let lookup = move |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| v.clone());
-        Self::start(build_app(RunnerConfig::read(&lookup).unwrap()), pending(), Duration::ZERO).await
+        let config = RunnerConfig::read(&lookup).unwrap();
+        Self::start(build_app(config, Arc::new(lookup)), pending(), Duration::ZERO).await
     }
 
     /// Starts a runtime with these elements of `CORAIL_TOOLS`.
