@@ -12,7 +12,7 @@ use super::{
 
 /// Rows of one statement, well below SQLite's limit of 32 766 parameters.
 const ROWS_PER_STATEMENT: usize = 200;
-/// Spans that one transaction deletes.
+/// Old spans that one transaction deletes.
 const SPANS_PER_DELETE: i64 = 1_000;
 /// Bytes of a row besides its document: ids, names, times, and their places in the indexes.
 const BYTES_PER_ROW: usize = 400;
@@ -142,21 +142,22 @@ impl Writer {
     /// The database is away or refuses.
     pub async fn delete_spans_before(&mut self, received: i64) -> Result<bool, StoreError> {
         let old = Sql::new(DELETE).text("WHERE received < ").value(received);
-        self.delete_spans(old.text(" LIMIT ").value(SPANS_PER_DELETE).text(")")).await
+        let deleted = self.delete_spans(old.text(" LIMIT ").value(SPANS_PER_DELETE).text(")")).await?;
+        Ok(deleted >= SPANS_PER_DELETE.unsigned_abs())
     }
 
-    /// Deletes a batch of the spans that came first, and reports whether there may be more.
+    /// Deletes as many of the spans that came first, and returns how many there were.
     ///
     /// # Errors
     /// The database is away or refuses.
-    pub async fn delete_oldest_spans(&mut self) -> Result<bool, StoreError> {
+    pub async fn delete_oldest_spans(&mut self, count: usize) -> Result<u64, StoreError> {
         let first = Sql::new(DELETE).text("ORDER BY received, trace, span LIMIT ");
-        self.delete_spans(first.value(SPANS_PER_DELETE).text(")")).await
+        self.delete_spans(first.value(bounded(count)).text(")")).await
     }
 
-    async fn delete_spans(&mut self, delete: Sql) -> Result<bool, StoreError> {
+    async fn delete_spans(&mut self, delete: Sql) -> Result<u64, StoreError> {
         let deleted = self.transact(async |connection| delete.query(true).execute(connection).await).await?;
-        Ok(deleted.rows_affected() >= SPANS_PER_DELETE.unsigned_abs())
+        Ok(deleted.rows_affected())
     }
 }
 

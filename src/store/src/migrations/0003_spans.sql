@@ -17,4 +17,5 @@ CREATE TABLE spans (
 );
 CREATE INDEX spans_of_workload ON spans (kind, namespace, name, started);
 CREATE INDEX spans_of_conversation ON spans (conversation, started);
-CREATE INDEX spans_oldest ON spans (received, trace, span);
+-- With their sizes, so that summing these reads no row.
+CREATE INDEX spans_oldest ON spans (received, trace, span, bytes);

@@ -81,9 +81,9 @@ pub(super) async fn old_spans_go_by_age_and_by_size(place: &TestStore) {
     assert_eq!(writer.span_bytes().await.unwrap(), bytes(&rows));
     assert!(!writer.delete_spans_before(50).await.unwrap());
     assert_eq!(writer.span_bytes().await.unwrap(), bytes(&rows[50..]));
-    assert!(writer.delete_oldest_spans().await.unwrap());
+    assert_eq!(writer.delete_oldest_spans(1000).await.unwrap(), 1000);
     assert_eq!(writer.span_bytes().await.unwrap(), bytes(&rows[1050..]));
     assert_eq!(ids(place, "t").await.first().map(String::as_str), Some("s1050"));
-    assert!(!writer.delete_oldest_spans().await.unwrap());
+    assert_eq!(writer.delete_oldest_spans(1000).await.unwrap(), 150);
     assert_eq!(writer.span_bytes().await.unwrap(), 0);
 }
