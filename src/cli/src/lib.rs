@@ -8,6 +8,7 @@
 pub mod chat;
 mod cluster;
 mod completions;
+mod control_plane;
 pub mod definitions;
 pub mod doctor;
 mod error;
