@@ -88,6 +88,15 @@ pub struct Operator {
     lose_wakes: bool,
 }
 
+impl Operator {
+    /// Hands these variables of OpenTelemetry to Pods, unless this process's own name a collector.
+    pub fn offer_telemetry(&mut self, variables: BTreeMap<String, String>) {
+        if self.settings.telemetry.is_empty() {
+            self.settings.telemetry = variables;
+        }
+    }
+}
+
 impl fmt::Debug for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Operator").finish_non_exhaustive()
