@@ -43,7 +43,7 @@ const MAX_MESSAGES: usize = 100_000;
 /// Longest time in which a body has to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests that are read at the same time.
-const CONCURRENT_REQUESTS: usize = 8;
+const CONCURRENT_REQUESTS: usize = 4;
 
 /// Receiver of spans.
 pub(crate) struct SpanReceiver {
