@@ -14,7 +14,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use args::{SpanRetention, SpansArgs};
+pub(crate) use args::SpansArgs;
 pub(crate) use document::SpanDocument;
 pub(crate) use keeper::keeper;
 pub(crate) use metrics::SpanMetrics;

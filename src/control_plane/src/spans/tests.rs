@@ -34,7 +34,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{keeper::SpanKeeper, *};
+use super::{args::SpanRetention, keeper::SpanKeeper, *};
 use crate::{
     api,
     app::SharedAppState,
