@@ -10,10 +10,9 @@ use axum::{
     body::{Body, to_bytes},
     extract::{Request, State},
     response::{IntoResponse as _, Response},
-    routing::post,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use jiff::Timestamp;
 use store::SpanRow;
 use telemetry::{
@@ -35,6 +34,8 @@ use crate::{
     serve::Peer,
 };
 
+/// Path of requests with spans.
+const PATH: &str = "/v1/traces";
 /// Limit of a body, compressed and not, in bytes.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 /// Limit of the messages in a body: spans, and their attributes, events and links.
@@ -42,7 +43,7 @@ const MAX_MESSAGES: usize = 100_000;
 /// Longest time in which a body has to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests that are read at the same time.
-const CONCURRENT_REQUESTS: usize = 8;
+const CONCURRENT_REQUESTS: usize = 4;
 
 /// Receiver of spans.
 pub(crate) struct SpanReceiver {
@@ -61,16 +62,21 @@ impl SpanReceiver {
 
     /// Returns the routes of its port.
     pub(crate) fn router(self) -> Router {
-        let missing = || async { Problem::missing("only POST /v1/traces is answered here") };
-        let method = || async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered here") };
         let take = |State(receiver): State<Arc<Self>>, request: Request| async move {
             receiver.take(request).await.unwrap_or_else(|problem| problem.into_response())
         };
-        let routes = Router::new().route("/v1/traces", post(take)).fallback(missing);
-        routes.method_not_allowed_fallback(method).with_state(Arc::new(self))
+        // Pages of other sites are refused on every path, so there is one handler.
+        Router::new().fallback(take).with_state(Arc::new(self))
     }
 
     async fn take(&self, request: Request) -> Result<Response, Problem> {
+        self.senders.refuse_pages(&self.app, request.headers())?;
+        if request.uri().path() != PATH {
+            return Err(Problem::missing("spans are taken by POST /v1/traces, and nothing else is here"));
+        }
+        if request.method() != Method::POST {
+            return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered here"));
+        }
         if !self.app.synced.load(Relaxed) {
             let detail = "not every watch has begun yet: try again";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));

@@ -50,6 +50,14 @@ impl SpanSenders {
         Self(reviews.map(reviewed))
     }
 
+    /// Refuses requests of web pages where senders are not identified, as the API does.
+    ///
+    /// # Errors
+    /// The request comes from a page of another site, or its `Host` names another machine.
+    pub(super) fn refuse_pages(&self, app: &AppState, fields: &HeaderMap) -> Result<(), Problem> {
+        if self.0.is_none() { app.auth.caller(fields).map(drop) } else { Ok(()) }
+    }
+
     /// Returns the sender of a request with these header fields, from this address.
     ///
     /// # Errors
@@ -60,11 +68,7 @@ impl SpanSenders {
         fields: &HeaderMap,
         peer: Option<IpAddr>,
     ) -> Result<SpanSender, Problem> {
-        let Some(reviewed) = &self.0 else {
-            // Pages of other sites are refused.
-            app.auth.caller(fields)?;
-            return Ok(SpanSender::SelfNamed);
-        };
+        let Some(reviewed) = &self.0 else { return Ok(SpanSender::SelfNamed) };
         let mut values = fields.get_all(header::AUTHORIZATION).iter();
         let pod = match (values.next(), values.next()) {
             (None, _) => pod_at(app, peer)?,

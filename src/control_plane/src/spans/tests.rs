@@ -34,7 +34,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{keeper::SpanKeeper, *};
+use super::{args::SpanRetention, keeper::SpanKeeper, *};
 use crate::{
     api,
     app::SharedAppState,
@@ -274,6 +274,8 @@ async fn without_sign_in_a_process_names_its_workload() {
     }
     collector.store().await;
     assert_eq!(ask(&app, RUN, "any").await.1["spans"][0]["workload"]["name"], "shop");
+    let page = [("content-type", "application/json"), ("sec-fetch-site", "cross-site")];
+    assert_eq!(collector.send(&page, body(ExportProtocol::Json, &[])).await.0, 403, "a page of another site");
 }
 
 #[tokio::test]
