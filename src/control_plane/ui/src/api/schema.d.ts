@@ -106,6 +106,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What became of requests, from the spans that were received; the newest first. */
+        get: operations["listRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runs/{trace}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What became of one request: which models and tools were asked, for how long, and what failed. */
+        get: operations["getRun"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/toolservers": {
         parameters: {
             query?: never;
@@ -391,6 +425,20 @@ export interface components {
             /** @description Normal or Warning. */
             type: string;
         };
+        /** @description Moment of a span. */
+        EventDocument: {
+            /**
+             * Format: uint64
+             * @description Microseconds since the start of the span.
+             */
+            afterUs: number;
+            /** @description Attributes by name. */
+            attributes: {
+                [key: string]: unknown;
+            };
+            /** @description Its name. */
+            name: string;
+        };
         /** @description Events about an object. */
         Events: {
             /** @description All of them, the newest first. */
@@ -448,6 +496,13 @@ export interface components {
             from: string;
             /** @description To what: Kind/namespace/name. */
             to: string;
+        };
+        /** @description Reference to a span. */
+        LinkDocument: {
+            /** @description Id of the span. */
+            span: string;
+            /** @description Id of the trace. */
+            trace: string;
         };
         /** @description How busy a workload is. */
         Load: {
@@ -576,6 +631,100 @@ export interface components {
              * @description That are ready.
              */
             ready: number;
+        };
+        /** @description Run with its spans. */
+        Run: {
+            /**
+             * Format: uint64
+             * @description How long it took, in microseconds.
+             */
+            durationUs: number;
+            /** @description Its spans, the earliest first. */
+            spans: components["schemas"]["RunSpan"][];
+            /** @description When it began, RFC 3339. */
+            start: string;
+            /** @description Id of its trace. */
+            trace: string;
+            /** @description True if it has more spans than these. */
+            truncated: boolean;
+        };
+        /** @description Run, summed over the spans that you may see. */
+        RunItem: {
+            /**
+             * Format: uint64
+             * @description How long it took, in microseconds.
+             */
+            durationUs: number;
+            /**
+             * Format: uint64
+             * @description Number of those that failed.
+             */
+            failed: number;
+            /**
+             * Format: uint64
+             * @description Number of spans.
+             */
+            spans: number;
+            /** @description When it began, RFC 3339. */
+            start: string;
+            /** @description Id of its trace. */
+            trace: string;
+        };
+        /** @description Span of a run. */
+        RunSpan: {
+            /**
+             * Format: uint64
+             * @description Microseconds since the start of the run.
+             */
+            afterUs: number;
+            /**
+             * Format: uint64
+             * @description How long it took, in microseconds.
+             */
+            durationUs: number;
+            /** @description True if it is of a workload that you may not see; then nothing else is told of it. */
+            hidden: boolean;
+            /** @description Its id. */
+            id: string;
+            /** @description Id of the span that caused it; absent: none did. */
+            parent?: string | null;
+            /** @description What it tells. */
+            span?: components["schemas"]["SpanDocument"] | null;
+            /** @description Workload that it is of. */
+            workload?: components["schemas"]["SpanWorkload"] | null;
+        };
+        /** @description Runs, the newest first. */
+        Runs: {
+            /** @description The runs. */
+            items: components["schemas"]["RunItem"][];
+        };
+        /** @description What a span tells, without anything that was said. */
+        SpanDocument: {
+            /** @description Attributes by name, as OpenTelemetry's conventions have them. */
+            attributes: {
+                [key: string]: unknown;
+            };
+            /** @description Kind of the failure, in a word; absent: it succeeded. */
+            error?: string | null;
+            /** @description What happened meanwhile. */
+            events: components["schemas"]["EventDocument"][];
+            /** @description Spans of other runs that it has to do with. */
+            links: components["schemas"]["LinkDocument"][];
+            /** @description Its name, such as `chat MODEL`. */
+            name: string;
+            /** @description Id of the span that caused it; in a run it stands beside. */
+            parent?: string | null;
+            /** @description Side of the operation: server, client, producer, consumer or internal. */
+            side: string;
+        };
+        /** @description Workload of a span. */
+        SpanWorkload: {
+            /** @description Its kind. */
+            kind: string;
+            /** @description Its name. */
+            name: string;
+            /** @description Its namespace. */
+            namespace: string;
         };
         /** @description The status of an object; null: nothing is known of it. */
         Status: {
@@ -1100,6 +1249,91 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Me"];
                     "application/yaml": components["schemas"]["Me"];
+                };
+            };
+            /** @description What If-None-Match names is still so. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            406: components["responses"]["Problem"];
+            429: components["responses"]["Problem"];
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Problem"];
+        };
+    };
+    listRuns: {
+        parameters: {
+            query?: {
+                /** @description Only those in which a workload of this kind took part. */
+                kind?: "Agent" | "Flow" | "FlowSet" | "MCPServer";
+                /** @description Only those in which a workload of this namespace took part. */
+                namespace?: string;
+                /** @description Only those in which a workload of this name took part. */
+                name?: string;
+                /** @description Only those of this conversation. */
+                conversation?: string;
+                /** @description The most runs, the newest of them. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Runs"];
+                    "application/yaml": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What If-None-Match names is still so. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            406: components["responses"]["Problem"];
+            429: components["responses"]["Problem"];
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Problem"];
+        };
+    };
+    getRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                trace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                    "application/yaml": components["schemas"]["Run"];
                 };
             };
             /** @description What If-None-Match names is still so. */
