@@ -119,7 +119,7 @@ impl ApiServer {
             Some(ApiRoute::Group(name)) => Ok(found(discovery::group(kinds, &name))),
             Some(ApiRoute::Resources(group, version)) => Ok(found(discovery::resources(kinds, &group, &version))),
             Some(ApiRoute::OpenApiV2) => {
-                let (media_type, document) = openapi::v2(&accepts);
+                let (media_type, document) = openapi::v2(accepts);
                 Ok(Reply::Text(StatusCode::OK, media_type, document))
             }
             Some(ApiRoute::OpenApi) => Ok(Reply::object(openapi::index(self.shared.hashes()))),
