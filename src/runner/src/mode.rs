@@ -24,7 +24,7 @@ pub enum Mode {
     /// An agent.
     Agent(Box<RunnerConfig>),
     /// A flow, or a set of them.
-    Flows(FlowSettings),
+    Flows(Box<FlowSettings>),
 }
 
 impl Mode {
@@ -44,7 +44,7 @@ impl Mode {
         egress_list(lookup)?;
         let name = lookup("RECIF_FLOW_NAME").filter(|name| !name.is_empty());
         let version = value_or_default(lookup, "RECIF_CONTRACT_VERSION");
-        Ok(Self::Flows(FlowSettings {
+        Ok(Self::Flows(Box::new(FlowSettings {
             folder,
             is_set: set,
             version,
@@ -53,7 +53,7 @@ impl Mode {
             telemetry: telemetry(lookup)?,
             address: address(lookup, "PORT")?,
             log: LogFormat::read(lookup)?,
-        }))
+        })))
     }
 
     /// Returns the format of log lines.
