@@ -143,7 +143,7 @@ async fn request<S: ClientStream>(
     (timer, rechecks): (Pin<&mut Sleep>, Pin<&mut Sleep>),
 ) -> Result<bool, AbortConnection> {
     let mut arrived = Instant::now();
-    let head = match RequestHead::read(bytes, fields) {
+    let mut head = match RequestHead::read(bytes, fields) {
         Ok(head) => head,
         Err(bad) => {
             let refusal = LocalResponse::invalid_message(bad);
@@ -196,7 +196,7 @@ async fn request<S: ClientStream>(
         let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
         return refuse(client, refusal, head.is_head(), close, shared).await;
     };
-    let head = RequestHead { upgrades: head.upgrades && caller.may_upgrade(), ..head };
+    head.upgrades &= caller.may_upgrade();
     let Some(_ticket) = shared.clients.acquire(|| client_id(&caller, &head, peer, shared)) else {
         let refusal = too_many_requests();
         let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
