@@ -37,7 +37,7 @@ use super::config::RunnerConfig;
 use super::conversations::Conversations;
 use super::metrics::RunnerMetrics;
 use super::models::Model;
-use super::serve::{ServeError, build_app, serve};
+use super::serve::{ServeError, build_app, environment, serve};
 use super::server::AgentApp;
 use super::tools::{CallableTool, Toolbox};
 
@@ -54,7 +54,9 @@ impl Runner {
         let variables: Vec<_> = variables.to_vec();
         let lookup = move |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| v.clone());
         let config = RunnerConfig::read(&lookup).unwrap();
-        Self::start(build_app(config, Arc::new(lookup)), pending(), Duration::ZERO).await
+        // Headers of tools refer to variables of this process too.
+        let environment = move |name: &str| lookup(name).or_else(|| environment(name));
+        Self::start(build_app(config, Arc::new(environment)), pending(), Duration::ZERO).await
     }
 
     /// Starts a runtime with these elements of `CORAIL_TOOLS`.
