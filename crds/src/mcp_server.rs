@@ -165,7 +165,7 @@ pub struct ServerDeployment {
     #[schemars(schema_with = "schema::by_name::<ObjectRef>", length(max = 64))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_map_refs: Vec<ObjectRef>,
-    /// Addresses to which the Pods may connect, at most 64: host[:port], *.domain[:port], or an address or CIDR with [:port],
+    /// Addresses to which the Pods may connect, at most 64: a host, *.domain, an address or a CIDR, each with a port if it is not 443,
     /// such as api.example.com, *.example.com:8443 or 10.1.0.0/16:5432. Default port: 443. DNS is added. Empty list: DNS
     /// alone. No list: no restriction.
     #[schemars(schema_with = "egress::schema")]
