@@ -144,7 +144,8 @@ impl Fallback {
         });
         let files = files.transpose()?;
         let credentials = |name: &str| {
-            // The operator's Ollama and the list of addresses are for all models, and variables of the contract are this model's own.
+            // The operator's Ollama and the list of addresses are for all models; variables of the contract are this model's
+            // own.
             let is_shared = name == provider::OLLAMA.base || name == EGRESS_VARIABLE;
             if is_shared || name.starts_with("MODEL_") {
                 return environment(name);
