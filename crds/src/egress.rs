@@ -158,6 +158,13 @@ impl AddressRange {
         self.base.is_ipv4()
     }
 
+    /// Returns the range to which NAT64 maps one of IPv4, by its well-known prefix (RFC 6052); `None` for one of IPv6.
+    pub fn nat64(&self) -> Option<Self> {
+        let IpAddr::V4(base) = self.base else { return None };
+        let base = Ipv6Addr::from((0x0064_ff9b_u128 << 96) | u128::from(u32::from(base)));
+        Some(Self { base: base.into(), length: self.length + 96 })
+    }
+
     /// Reports whether the range is every address of its family.
     pub fn is_everything(&self) -> bool {
         self.length == 0
@@ -366,6 +373,18 @@ mod tests {
             ("0.0.0.0/0", "https://example.com/", false),
         ] {
             assert_eq!(admits(entry, url), expected, "{entry} {url}");
+        }
+    }
+
+    #[test]
+    fn a_range_of_ipv4_has_one_of_nat64() {
+        let mapped = |text: &str| text.parse::<AddressRange>().unwrap().nat64().map(|range| range.to_string());
+        for (range, expected) in [
+            ("10.0.0.0/8", Some("64:ff9b::a00:0/104")),
+            ("192.0.0.192", Some("64:ff9b::c000:c0/128")),
+            ("fc00::/7", None),
+        ] {
+            assert_eq!(mapped(range).as_deref(), expected, "{range}");
         }
     }
 

@@ -175,6 +175,12 @@ impl ClusterNames<'_> {
     }
 }
 
+/// Reports whether the name of a Service in a namespace may be one of the Internet too: where there is a namespace `dev`, `web.dev`
+/// is either.
+fn may_be_public(host: &str) -> bool {
+    host.split_once('.').is_some_and(|(_, rest)| !rest.contains('.'))
+}
+
 fn rules(listed: &[EgressEntry], found: &RenderedAddresses, cluster: &ClusterNames<'_>) -> EgressRules {
     let mut rules = EgressRules::default();
     for entry in listed {
@@ -187,22 +193,27 @@ fn rules(listed: &[EgressEntry], found: &RenderedAddresses, cluster: &ClusterNam
             // Any name below it is in the same namespace.
             EgressHost::Below(parent) => (format!("any.{parent}"), entry.port),
         };
-        match cluster.service(&name) {
-            Some((_, namespace)) => rules.namespaces.extend([namespace]),
-            None => rules.public.extend([port]),
+        let service = cluster.service(&name);
+        if service.is_none() || may_be_public(&name) {
+            rules.public.extend([port]);
         }
+        rules.namespaces.extend(service.map(|(_, namespace)| namespace));
     }
     for (host, port) in found.called.iter().chain(&found.others).filter(|(host, _)| host != "localhost") {
         if let Ok(range) = host.parse::<AddressRange>() {
             rules.ranges.entry(*port).or_default().insert(range);
             continue;
         }
-        match cluster.service(host) {
-            None => rules.public.extend([*port]),
-            Some((service, namespace)) => match cluster.pods(&namespace, service) {
-                Some(labels) => rules.pods.extend([(namespace, labels)]),
-                None => rules.namespaces.extend([namespace]),
-            },
+        let Some((service, namespace)) = cluster.service(host) else {
+            rules.public.extend([*port]);
+            continue;
+        };
+        match cluster.pods(&namespace, service) {
+            Some(labels) => rules.pods.extend([(namespace, labels)]),
+            None => {
+                rules.public.extend(may_be_public(host).then_some(*port));
+                rules.namespaces.extend([namespace]);
+            }
         }
     }
     if found.providers {

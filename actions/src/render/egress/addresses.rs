@@ -12,6 +12,7 @@ use crds::{
 };
 use k8s_openapi::ByteString;
 use serde_json::Value;
+use url::{Host, Url};
 
 use crate::ports::{ChildKind, ChildManifest};
 
@@ -233,25 +234,37 @@ fn has_secret(config: &[ChildManifest], container: &Value) -> bool {
 
 /// Returns the hosts and ports of a URL; one of a database may have several.
 fn addresses(url: &str) -> Vec<(String, u16)> {
+    const POSTGRES: u16 = 5432;
     let Some((scheme, rest)) = url.trim().split_once("://") else { return Vec::new() };
-    let default = match scheme.to_ascii_lowercase().as_str() {
-        "http" => 80,
-        "https" => 443,
-        "postgres" | "postgresql" => 5432,
+    match scheme.to_ascii_lowercase().as_str() {
+        "http" | "https" => return http_address(url).into_iter().collect(),
+        "postgres" | "postgresql" => {}
         _ => return Vec::new(),
-    };
+    }
     let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
     let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
     let address = |host: &str| {
         let from = host.rfind(']').unwrap_or(0);
         let (host, port) = match host[from..].find(':') {
             Some(colon) => (&host[..from + colon], host[from + colon + 1..].parse::<u16>().ok()?),
-            None => (host, default),
+            None => (host, POSTGRES),
         };
         let inner = host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(host);
         (!inner.is_empty()).then(|| (inner.trim_end_matches('.').to_ascii_lowercase(), port))
     };
     hosts.split(',').filter_map(address).collect()
+}
+
+/// Returns the host and port of a URL as the runtime reads it: a name in ASCII, an address in its usual form.
+fn http_address(url: &str) -> Option<(String, u16)> {
+    let url = Url::parse(url.trim()).ok()?;
+    let host = match url.host()? {
+        Host::Domain(name) => name.trim_end_matches('.').to_owned(),
+        Host::Ipv4(address) => address.to_string(),
+        Host::Ipv6(address) => address.to_string(),
+    };
+    let port = url.port_or_known_default()?;
+    (!host.is_empty()).then_some((host, port))
 }
 
 #[cfg(test)]
@@ -277,6 +290,8 @@ mod tests {
             ("http://User:p@ss@Host:8080", vec![("host", 8080)]),
             ("http://[2001:db8::1]:81/x", vec![("2001:db8::1", 81)]),
             ("http://[2001:db8::1]/x", vec![("2001:db8::1", 80)]),
+            ("https://Bücher.example./x", vec![("xn--bcher-kva.example", 443)]),
+            ("http://0x0a.1/", vec![("10.0.0.1", 80)]),
             ("postgresql://u:p@one:5433,two/db", vec![("one", 5433), ("two", 5432)]),
             ("postgres:///db", vec![]),
             ("ftp://x", vec![]),

@@ -4,15 +4,19 @@
 //! DNS name is admitted at every public address, and the runtime holds to the name; and the name of a Service admits the Pods of
 //! its namespace.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 use crds::egress::AddressRange;
 use serde_json::{Value, json};
 
 use crate::render::RenderSettings;
 
-/// Ranges that are not public: private, link-local and of metadata services, of IPv4.
-const NOT_PUBLIC_V4: [&str; 11] = [
+/// Ranges that are not public: private, link-local and of metadata services. Those to which NAT64 maps the ones of IPv4 are added;
+/// its prefix for local use (RFC 8215) leads to any of them.
+const NOT_PUBLIC: [&str; 14] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
     "100.64.0.0/10",
@@ -24,15 +28,6 @@ const NOT_PUBLIC_V4: [&str; 11] = [
     "192.168.0.0/16",
     "198.18.0.0/15",
     "224.0.0.0/4",
-];
-/// The same of IPv6, and the addresses to which NAT64 maps those of IPv4 (RFC 6052, RFC 8215).
-const NOT_PUBLIC_V6: [&str; 9] = [
-    "64:ff9b::a00:0/104",
-    "64:ff9b::6440:0/106",
-    "64:ff9b::a83f:8110/128",
-    "64:ff9b::a9fe:0/112",
-    "64:ff9b::ac10:0/108",
-    "64:ff9b::c0a8:0/112",
     "64:ff9b:1::/48",
     "fc00::/7",
     "fe80::/10",
@@ -80,9 +75,9 @@ impl EgressRules {
         }
         if !self.public.is_empty() {
             let ports: Vec<_> = self.public.iter().map(tcp).collect();
-            let v4 = block("0.0.0.0/0", &NOT_PUBLIC_V4, settings.cluster_cidrs.iter().filter(|range| range.is_ipv4()));
-            let v6 = block("::/0", &NOT_PUBLIC_V6, settings.cluster_cidrs.iter().filter(|range| !range.is_ipv4()));
-            rules.push(json!({ "to": [v4, v6], "ports": ports }));
+            let closed = not_public(&settings.cluster_cidrs);
+            let (v4, v6): (Vec<_>, Vec<_>) = closed.into_iter().partition(AddressRange::is_ipv4);
+            rules.push(json!({ "to": [block("0.0.0.0/0", &v4), block("::/0", &v6)], "ports": ports }));
         }
         rules
     }
@@ -92,14 +87,22 @@ fn namespace(name: &str) -> Value {
     json!({ "namespaceSelector": { "matchLabels": { NAMESPACE_NAME: name } } })
 }
 
-/// Returns the block of all addresses of a family but for those that are not public, and those of the cluster.
-fn block<'a>(all: &str, not_public: &[&str], cluster: impl Iterator<Item = &'a AddressRange>) -> Value {
-    let mut except: Vec<String> = not_public.iter().map(|range| (*range).to_owned()).collect();
-    for range in cluster.map(ToString::to_string) {
-        if !except.contains(&range) {
-            except.push(range);
+/// Returns the ranges that are not public and those of the cluster, each once, with those to which NAT64 maps them.
+fn not_public(cluster: &[AddressRange]) -> Vec<AddressRange> {
+    let known = NOT_PUBLIC.iter().filter_map(|range| range.parse::<AddressRange>().ok());
+    let ranges = known.chain(cluster.iter().copied()).flat_map(|range| iter::once(range).chain(range.nat64()));
+    let mut found = Vec::new();
+    for range in ranges {
+        if !found.contains(&range) {
+            found.push(range);
         }
     }
+    found
+}
+
+/// Returns the block of all addresses of a family but for these ranges.
+fn block(all: &str, except: &[AddressRange]) -> Value {
+    let except: Vec<String> = except.iter().map(ToString::to_string).collect();
     json!({ "ipBlock": { "cidr": all, "except": except } })
 }
 
@@ -161,6 +164,10 @@ mod tests {
             ("64:ff9b::808:808", 443, true),
             ("64:ff9b::a9fe:a9fe", 443, false),
             ("64:ff9b::a01:1", 443, false),
+            ("64:ff9b::c000:c0", 443, false),
+            ("64:ff9b::c612:1", 443, false),
+            ("64:ff9b::cb00:7107", 443, false),
+            ("64:ff9b:1::808:808", 443, false),
             ("fd00:ec2::254", 443, false),
             ("fe80::1", 443, false),
             ("2001:db8:1::1", 443, false),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::scenarios::{message, phase};
 use crate::{
-    fake::{Cascade, Operator, Sim, agent, agent_id, child_id, id, object, settings, tool},
+    fake::{Cascade, ObjectId, Operator, Sim, agent, agent_id, child_id, id, object, settings, tool},
     kind::ControlledKind,
     render::RenderSettings,
 };
@@ -110,6 +110,19 @@ async fn what_the_spec_names_is_admitted_by_itself() {
     let shown = |entries: &[crds::egress::EgressEntry]| entries.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(shown(&list.listed), ["queue.jobs.svc:5672"]);
     assert_eq!(shown(&list.own), ["b.team.svc.cluster.local:8000", "weather.example:443"], "not the database");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_ends_with_the_name_of_a_namespace_stays_reachable() {
+    let sim = Sim::new();
+    let namespace = ObjectId { kind: "Namespace", namespace: String::new(), name: "dev".to_owned() };
+    sim.store().create(&namespace, json!({"kind": "Namespace", "metadata": {}}));
+    sim.store().create(&agent_id("a"), agent(json!({"egress": ["web.dev:8443", "queue.jobs.svc:5672"]})));
+    operator(&sim, true).run(MINUTE).await;
+    let rules = policy(&sim, "a-sidecar").unwrap()["egress"].take();
+    let named = |name: &str| json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": name } } });
+    assert_eq!(rules[2]["to"], json!([named("dev"), named("jobs")]));
+    assert_eq!(rules[3]["ports"], json!([{ "protocol": "TCP", "port": 8443 }]), "not that of a name that ends with svc");
 }
 
 #[tokio::test(start_paused = true)]
