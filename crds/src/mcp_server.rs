@@ -166,7 +166,7 @@ pub struct ServerDeployment {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_map_refs: Vec<ObjectRef>,
     /// Addresses to which the Pods may connect, at most 64: a host, *.domain, an address or a CIDR, each with a port if it is not 443,
-    /// such as api.example.com, *.example.com:8443 or 10.1.0.0/16:5432. Default port: 443. DNS is added. Empty list: DNS
+    /// such as api.example.com, *.example.com:8443 or 10.1.0.0/16:5432. DNS is added. Empty list: DNS
     /// alone. No list: no restriction.
     #[schemars(schema_with = "egress::schema")]
     #[serde(default, skip_serializing_if = "Option::is_none")]

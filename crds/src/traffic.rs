@@ -64,7 +64,7 @@ pub struct Traffic {
     #[serde(skip_serializing_if = "Expose::is_empty")]
     pub expose: Expose,
     /// Addresses to which the Pods may connect, at most 64: a host, *.domain, an address or a CIDR, each with a port if it is not 443,
-    /// such as api.example.com, *.example.com:8443 or 10.1.0.0/16:5432. Default port: 443. Addresses of the model, tools,
+    /// such as api.example.com, *.example.com:8443 or 10.1.0.0/16:5432. Addresses of the model, tools,
     /// databases and DNS are added. Empty list: those alone. No list: no restriction.
     #[schemars(schema_with = "egress::schema")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -122,7 +122,11 @@ async fn a_host_that_ends_with_the_name_of_a_namespace_stays_reachable() {
     let rules = policy(&sim, "a-sidecar").unwrap()["egress"].take();
     let named = |name: &str| json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": name } } });
     assert_eq!(rules[2]["to"], json!([named("dev"), named("jobs")]));
-    assert_eq!(rules[3]["ports"], json!([{ "protocol": "TCP", "port": 8443 }]), "not that of a name that ends with svc");
+    assert_eq!(
+        rules[3]["ports"],
+        json!([{ "protocol": "TCP", "port": 8443 }]),
+        "not that of a name that ends with svc"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -255,8 +255,7 @@ async fn a_fallback_outside_of_the_egress_list_is_left_out() {
         _ => None,
     };
     let sources = FallbackSources { variables: &variables, folder: &|_| None };
-    let model =
-        open_chain(&first.reference("openai"), &[fallback(&second)], &variables, sources, &first.http).unwrap();
+    let model = open_chain(&first.reference("openai"), &[fallback(&second)], &variables, sources, &first.http).unwrap();
     assert_eq!(model.names().len(), 1);
     let (text, host) = (log.drain(), second.address);
     let why = format!("model provider `anthropic` is refused: host {host} is not in the egress list of this agent");
