@@ -1,6 +1,6 @@
 //! Rewrites heads for forwarding: the request head that a workload gets, and the response head that a client gets.
 
-use http1::{HeadWriter, ResponseHead, Version, is_lenient_match};
+use http1::{HeadWriter, RequestHead, ResponseHead, is_lenient_match};
 
 use super::{
     clock::random,
@@ -79,17 +79,18 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
     writer.end_request(head);
 }
 
-/// Writes the response head that a client gets. `pod` is the tag that is put before a session id, for workloads with
+/// Writes the response head that the client of `request` gets. `pod` is the tag that is put before a session id, for workloads with
 /// sessions.
 pub(super) fn write_response_head(
     head: &ResponseHead<'_>,
-    version: Version,
+    request: &RequestHead<'_>,
     close: bool,
     pod: Option<&PodTag>,
     out: &mut Vec<u8>,
 ) {
     out.reserve(head.bytes.len() + 32);
-    let mut writer = HeadWriter::response(head, version, out).copy(head.bytes, head.fields, |name| {
+    let writer = HeadWriter::response(head, request.version, out).with_trailers(request.takes_trailers());
+    let mut writer = writer.copy(head.bytes, head.fields, |name| {
         name.eq_ignore_ascii_case(b"x-recif-load")
             || (pod.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()))
     });
@@ -101,7 +102,7 @@ pub(super) fn write_response_head(
     {
         writer = writer.parts(sessions::FIELD, [pod.as_bytes(), b".", id]);
     }
-    writer.end_response(head, version, close);
+    writer.end_response(head, request.version, close);
 }
 
 /// Reports whether a name from a client is reserved for the gateway.

@@ -274,7 +274,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
             }
         }
         let pod = Some(&self.pod.tag).filter(|_| self.workload.kind == RoutedKind::McpServer);
-        forward::write_response_head(head, self.call.head.version, close || shared.leaving(), pod, out);
+        forward::write_response_head(head, self.call.head, close || shared.leaving(), pod, out);
     }
 
     fn request_body(&mut self, bytes: usize) {
