@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     limits::LimitPer, local_response::unknown_workload, meter::ColdStart, meters::Meters, metrics::GatewayMetrics,
-    object::RoutedKind,
+    object::RoutedKind, usage::ReportedUsage,
 };
 
 /// Returns the metrics of a gateway in which each event has happened, as OpenMetrics text, for the documentation.
@@ -26,5 +26,6 @@ pub fn example_metrics() -> Result<String, fmt::Error> {
     drop(meter.begin_request(Instant::now()));
     metrics.refused(Some(&meter), &unknown_workload());
     meter.count_limited(LimitPer::Caller);
+    meter.tokens.count(&ReportedUsage { tokens: [1; 5], model: Some("openai/gpt-5".into()) });
     metrics.encode()
 }

@@ -17,6 +17,7 @@ mod clients;
 mod clock;
 mod cold_start;
 mod connection;
+mod counter_slots;
 mod endpoints;
 mod example_metrics;
 mod forward;
@@ -28,6 +29,7 @@ mod memory;
 mod meter;
 mod meters;
 mod metrics;
+mod model_tokens;
 mod object;
 mod path;
 mod peer;
@@ -44,6 +46,7 @@ mod serve;
 mod sessions;
 mod slots;
 mod state;
+mod usage;
 mod workload;
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use crds::usage::USAGE_HEADER;
 use http1::{Connection, Exchange, ExchangeOutcome, ExchangeRequest, ResponseHead, ResponsePolicy, Timeouts, tunnel};
 use tokio::time::{Instant, Sleep};
 
@@ -35,6 +36,7 @@ use super::{
     routes::Route,
     sessions::{self, PodTag},
     state::GatewayContext,
+    usage::ReportedUsage,
     workload::WorkloadState,
 };
 use crate::request::{RelayOutcome, RequestContext};
@@ -99,6 +101,7 @@ pub(super) async fn relay<S: ClientStream>(
                 has_other_pod: others,
                 no_session_room: &sessionless,
                 misdirected: &misdirected,
+                is_usage_known: false,
             };
             let first_byte = route.object.timeout.unwrap_or(DEFAULT_TIMEOUT);
             let patience = Timeouts { first_byte, idle: IDLE_TIMEOUT };
@@ -220,6 +223,21 @@ struct RelayPolicy<'a> {
     no_session_room: &'a AtomicBool,
     /// Output: the Pod belongs to another workload.
     misdirected: &'a AtomicBool,
+    /// Set once the response has reported what its models used.
+    is_usage_known: bool,
+}
+
+impl RelayPolicy<'_> {
+    /// Counts what the response reports that its models used. A report in the header goes before one in the trailer.
+    fn count_usage(&mut self, report: &[u8]) {
+        if std::mem::replace(&mut self.is_usage_known, true) {
+            return;
+        }
+        if let Some(usage) = ReportedUsage::read(report) {
+            self.meter.tokens.count(&usage);
+            self.call.audit.used(&usage);
+        }
+    }
 }
 
 impl ResponsePolicy for RelayPolicy<'_> {
@@ -258,7 +276,10 @@ impl ResponsePolicy for RelayPolicy<'_> {
             self.workload.slots.dispatch();
             let after = arrived.elapsed();
             shared.metrics.answered(self.workload.kind, self.meter, head.status, after);
-            audit.answered(head, self.pod.address, after);
+            audit.answered(head.status, self.pod.address, after);
+            if let Some(report) = head.fields.values(head.bytes, USAGE_HEADER).next() {
+                self.count_usage(report);
+            }
             if self.sidecar && head.status == 502 && reason(head) == Some(b"connect") {
                 distrust_self_report(self.pod, self.workload, shared);
             }
@@ -275,6 +296,14 @@ impl ResponsePolicy for RelayPolicy<'_> {
         }
         let pod = Some(&self.pod.tag).filter(|_| self.workload.kind == RoutedKind::McpServer);
         forward::write_response_head(head, self.call.head, close || shared.leaving(), pod, out);
+    }
+
+    fn trailer(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let is_usage = name.eq_ignore_ascii_case(USAGE_HEADER.as_bytes());
+        if is_usage {
+            self.count_usage(value);
+        }
+        !is_usage
     }
 
     fn request_body(&mut self, bytes: usize) {

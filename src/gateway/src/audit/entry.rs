@@ -9,15 +9,11 @@ use std::{
     time::Duration,
 };
 
-use crds::usage::USAGE_HEADER;
-use http1::ResponseHead;
 use tokio::time::Instant;
 
 use super::AuditLog;
-use crate::{auth::RequestCaller, local_response::LocalResponse, workload::WorkloadState};
+use crate::{auth::RequestCaller, local_response::LocalResponse, usage::ReportedUsage, workload::WorkloadState};
 
-/// Longest report of usage that is read, in bytes.
-const MAX_USAGE: usize = 512;
 /// Value of [`AuditEntry::first_byte`] before the response begins.
 const NEVER: u64 = u64::MAX;
 
@@ -38,8 +34,8 @@ pub(super) struct AuditEntry {
     pub(super) reason: OnceLock<&'static str>,
     /// Address of the Pod that responded.
     pub(super) pod: OnceLock<SocketAddr>,
-    /// Value of the header with the usage of models.
-    pub(super) usage: OnceLock<Box<[u8]>>,
+    /// What the models used.
+    pub(super) usage: OnceLock<ReportedUsage>,
     /// Status code; 0 without a response.
     code: AtomicU16,
     bytes_in: AtomicU64,
@@ -181,14 +177,19 @@ impl<'a> AuditGuard<'a> {
         }
     }
 
-    /// Notes the response of a Pod, whose head came after this time.
-    pub(crate) fn answered(&self, head: &ResponseHead<'_>, pod: SocketAddr, after: Duration) {
-        let Some(entry) = &self.entry else { return };
-        entry.code.store(head.status, Relaxed);
-        entry.first_byte.store(millis(after), Relaxed);
-        entry.pod.get_or_init(|| pod);
-        if let Some(usage) = head.fields.values(head.bytes, USAGE_HEADER).next().filter(|it| it.len() <= MAX_USAGE) {
-            entry.usage.get_or_init(|| usage.into());
+    /// Notes the response of a Pod with this status, whose head came after this time.
+    pub(crate) fn answered(&self, status: u16, pod: SocketAddr, after: Duration) {
+        if let Some(entry) = &self.entry {
+            entry.code.store(status, Relaxed);
+            entry.first_byte.store(millis(after), Relaxed);
+            entry.pod.get_or_init(|| pod);
+        }
+    }
+
+    /// Notes what the models used.
+    pub(crate) fn used(&self, usage: &ReportedUsage) {
+        if let Some(entry) = &self.entry {
+            entry.usage.get_or_init(|| usage.clone());
         }
     }
 

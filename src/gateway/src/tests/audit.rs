@@ -79,6 +79,28 @@ async fn a_line_says_who_called_and_how_it_ended_and_nothing_that_was_said() {
 }
 
 #[tokio::test]
+async fn what_a_stream_used_is_known_by_its_trailer_which_no_client_gets() {
+    let (out, mut pod) = (AuditOutput::default(), TestPod::start().await);
+    let gateway = TestGateway::with_audit(out.clone(), Auth::None { any_host: true }, &[], &[pod.address]).await;
+    for (fields, passed) in [("", ""), ("TE: trailers\r\nConnection: TE\r\n", "X-Cost: 7\r\n")] {
+        let request = format!("GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        let mut client = gateway.send(request.as_bytes()).await;
+        let (mut io, _) = pod.next().await;
+        let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Cost: 7\r\n\
+            X-Recif-Usage: in=7, out=5, cr=3, model=\"stub/echo\"\r\n\r\n";
+        io.write_all(answer).await.unwrap();
+        read_head(&mut client).await;
+        let body = format!("2\r\nok\r\n0\r\n{passed}\r\n");
+        assert_eq!(read_exactly(&mut client, body.len()).await, body);
+    }
+    let line = out.lines(2).await.remove(1);
+    assert_eq!((&line["tokens"], &line["model"]), (&json!({"in": 7, "out": 5}), &json!("stub/echo")), "{line}");
+    let metrics = gateway.shared.metrics.encode().unwrap();
+    let labels = r#"kind="Agent",namespace="ns",name="a",model="stub/echo",direction="cache_read""#;
+    assert!(metrics.contains(&format!("recif_gateway_tokens_total{{{labels}}} 6\n")), "{metrics}");
+}
+
+#[tokio::test]
 async fn a_refused_request_has_a_line_with_the_reason_and_the_caller_as_far_as_known() {
     let out = AuditOutput::default();
     let gateway = TestGateway::with_audit(out.clone(), gate().1, &["--audit", "refused"], &[]).await;
