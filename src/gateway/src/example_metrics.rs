@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use cluster::metrics::ApiMetrics;
+use telemetry::SpanCounters;
 use tokio::time::Instant;
 
 use super::{
@@ -16,8 +17,13 @@ use super::{
 /// None in practice: it writes to memory.
 pub fn example_metrics() -> Result<String, fmt::Error> {
     let (meters, api) = (Arc::new(Meters::new(true)), ApiMetrics::default());
-    let metrics = GatewayMetrics::new(meters.clone(), |registry| api.register(registry));
+    let spans = SpanCounters::default();
+    let metrics = GatewayMetrics::new(meters.clone(), |registry| {
+        api.register(registry);
+        spans.register(registry);
+    });
     api.record_examples();
+    spans.sent(1);
     let meter = meters.enter(RoutedKind::Agent, b"agents/default/weather", "default", "weather");
     let mut wait = meter.begin_wait();
     wait.begin_cold_start();

@@ -1,12 +1,13 @@
 //! Rewrites heads for forwarding: the request head that a workload gets, and the response head that a client gets.
 
 use http1::{HeadWriter, RequestHead, ResponseHead, is_lenient_match};
+use telemetry::{TRACEPARENT, TRACESTATE};
 
 use super::{
-    clock::random,
     path::Path,
     request::RequestContext,
     sessions::{self, PodTag},
+    traces::sent_context,
     workload::WorkloadState,
 };
 
@@ -15,15 +16,12 @@ const REROUTES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-o
 
 /// Writes the request head that a Pod of the workload gets.
 pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadState, out: &mut Vec<u8>) {
-    let RequestContext { head, path, caller, peer, shared, session, token, audit, .. } = call;
+    let RequestContext { head, path, caller, peer, shared, session, token, record, .. } = call;
     // Reserves room for the added fields, so that the buffer grows once.
     out.reserve(head.bytes.len() + token.map_or(0, str::len) + 512);
-    let mut traces = head.fields.values(head.bytes, "traceparent");
-    let own = match (traces.next(), traces.next()) {
-        (Some(parent), None) if is_trace_parent(parent) => Some(parent),
-        _ => None,
-    };
-    let traced = own.is_some();
+    let sent = sent_context(head);
+    let trace = shared.log.traces.forwarded(record.span(), sent.as_ref(), caller.continues_trace(peer));
+    record.sent(trace.trace_id);
     let mut with_root = Vec::new();
     let target = match path.rest.first() {
         Some(b'/') => path.rest,
@@ -40,7 +38,10 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
                 is_reserved_name(name)
                     || (caller.is_anonymous() && REROUTES.iter().any(|known| is_lenient_match(name, known)))
             }
-            Some(b't') => !traced && name.eq_ignore_ascii_case(b"traceparent"),
+            Some(b't') => {
+                (!trace.keeps_parent() && name.eq_ignore_ascii_case(TRACEPARENT.as_bytes()))
+                    || (!trace.keeps_state && name.eq_ignore_ascii_case(TRACESTATE.as_bytes()))
+            }
             Some(b'm') => session.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()),
             Some(b'a') => caller.hides_authorization && name.eq_ignore_ascii_case(b"authorization"),
             _ => false,
@@ -56,13 +57,8 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
         Some(before) => writer.field("X-Forwarded-Prefix", prefix(before, path)),
         None => writer.field("X-Forwarded-Prefix", path.prefix),
     };
-    match own {
-        Some(parent) => audit.sent(parent),
-        None => {
-            let parent = new_trace_parent();
-            audit.sent(&parent);
-            writer = writer.field("traceparent", parent);
-        }
+    if let Some(parent) = &trace.parent {
+        writer = writer.field(TRACEPARENT, parent);
     }
     if let Some(session) = session {
         writer = writer.field(sessions::FIELD, session.id);
@@ -135,68 +131,9 @@ fn prefix(before: &[u8], path: &Path<'_>) -> Vec<u8> {
     [before.strip_suffix(b"/").unwrap_or(before), path.prefix].concat()
 }
 
-/// Reports whether a value is a valid `traceparent` (W3C Trace Context, section 3.2).
-fn is_trace_parent(value: &[u8]) -> bool {
-    let hex = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let (Some(version), Some(trace), Some(parent), Some(flags)) =
-        (value.get(..2), value.get(3..35), value.get(36..52), value.get(53..55))
-    else {
-        return false;
-    };
-    let dashes = [2, 35, 52].iter().all(|at| value[*at] == b'-');
-    let set = |part: &[u8]| part.iter().any(|byte| *byte != b'0');
-    let length = value.len() == 55 || (version != b"00" && value[55] == b'-');
-    dashes
-        && length
-        && version != b"ff"
-        && [version, trace, parent, flags].iter().all(|part| hex(part))
-        && set(trace)
-        && set(parent)
-}
-
-/// Creates a new trace context that is not sampled; the first service that sees it may decide to sample.
-fn new_trace_parent() -> [u8; 55] {
-    let mut text = *b"00-00000000000000000000000000000001-0000000000000001-00";
-    let mut write = |from: usize, to: usize| {
-        let mut number = 0;
-        for (at, byte) in text[from..to].iter_mut().enumerate() {
-            if at % 16 == 0 {
-                number = random() | 1;
-            }
-            *byte = b"0123456789abcdef"[(number & 15) as usize];
-            number >>= 4;
-        }
-    };
-    write(3, 35);
-    write(36, 52);
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_trace_is_passed_on_only_if_it_is_one() {
-        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert!(is_trace_parent(good.as_bytes()));
-        assert!(is_trace_parent(good.replacen("00", "cc", 1).as_bytes()));
-        assert!(is_trace_parent(format!("{}-more", good.replacen("00", "cc", 1)).as_bytes()));
-        for bad in [
-            String::new(),
-            good.to_uppercase(),
-            good.replacen("00", "ff", 1),
-            format!("{good}-more"),
-            good.replace('-', "_"),
-            "00-00000000000000000000000000000000-00f067aa0ba902b7-01".into(),
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01".into(),
-            good[..54].into(),
-        ] {
-            assert!(!is_trace_parent(bad.as_bytes()), "{bad}");
-        }
-        let (one, other) = (new_trace_parent(), new_trace_parent());
-        assert!(is_trace_parent(&one) && is_trace_parent(&other) && one != other);
-    }
 
     #[test]
     fn names_of_ours_are_known_however_they_are_written() {

@@ -37,6 +37,7 @@ mod pod;
 mod process;
 mod queue;
 mod recheck;
+mod record;
 mod relay;
 mod request;
 mod retry_budget;
@@ -45,7 +46,9 @@ mod routes;
 mod serve;
 mod sessions;
 mod slots;
+mod spool;
 mod state;
+mod traces;
 mod usage;
 mod workload;
 

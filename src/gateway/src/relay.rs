@@ -116,7 +116,7 @@ pub(super) async fn relay<S: ClientStream>(
                 ExchangeOutcome::NoResponse { unanswered: true, unsent, replayable: true }
                     if was_reused && (*unsent || head.is_safe()) =>
                 {
-                    shared.metrics.retried(RetryReason::Stale);
+                    retried(call, RetryReason::Stale);
                     kept = None;
                     continue;
                 }
@@ -137,7 +137,7 @@ pub(super) async fn relay<S: ClientStream>(
             Ok(ExchangeOutcome::Declined { .. }) if misdirected.load(Relaxed) => {
                 distrust_self_report(&lease.pod, &route.workload, shared);
                 lease.unreachable(shared.clock.now());
-                shared.metrics.retried(RetryReason::Misdirected);
+                retried(call, RetryReason::Misdirected);
                 if call.session.is_some() {
                     return RelayOutcome::Refused(sessions::session_gone());
                 }
@@ -146,11 +146,11 @@ pub(super) async fn relay<S: ClientStream>(
                 // The Pod has room for anything but a new session.
                 lease.pod.answered(None, shared.clock.now());
                 elsewhere = true;
-                shared.metrics.retried(RetryReason::OverCapacity);
+                retried(call, RetryReason::OverCapacity);
             }
             Ok(ExchangeOutcome::Declined { .. }) => {
                 lease.refused(shared.clock.now());
-                shared.metrics.retried(RetryReason::OverCapacity);
+                retried(call, RetryReason::OverCapacity);
             }
             Err(Unreachable) => {
                 distrust_self_report(&lease.pod, &route.workload, shared);
@@ -159,7 +159,7 @@ pub(super) async fn relay<S: ClientStream>(
                 if failures > MAX_RETRIES || !route.workload.budget.withdraw() {
                     return refused(502, "connect", "no Pod of the workload accepts connections");
                 }
-                shared.metrics.retried(RetryReason::Connect);
+                retried(call, RetryReason::Connect);
             }
             Ok(ExchangeOutcome::Done { client, .. }) => {
                 lease.served();
@@ -177,6 +177,12 @@ pub(super) async fn relay<S: ClientStream>(
 
 /// No connection could be made.
 struct Unreachable;
+
+/// Counts that a request is sent again.
+fn retried(call: &RequestContext<'_>, reason: RetryReason) {
+    call.shared.metrics.retried(reason);
+    call.record.retried();
+}
 
 /// Withdraws early readiness: a Pod that was ready only by its sidecar's report has not served.
 fn distrust_self_report(pod: &UpstreamPod, workload: &WorkloadState, shared: &GatewayContext) {
@@ -235,7 +241,7 @@ impl RelayPolicy<'_> {
         }
         if let Some(usage) = ReportedUsage::read(report) {
             self.meter.tokens.count(&usage);
-            self.call.audit.used(&usage);
+            self.call.record.used(&usage);
         }
     }
 }
@@ -266,7 +272,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
     }
 
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
-        let RequestContext { shared, arrived, answered, audit, .. } = self.call;
+        let RequestContext { shared, arrived, answered, record, .. } = self.call;
         if !head.is_interim() {
             answered();
             let load = head.fields.values(head.bytes, "x-recif-load").next().filter(|_| self.sidecar);
@@ -276,7 +282,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
             self.workload.slots.dispatch();
             let after = arrived.elapsed();
             shared.metrics.answered(self.workload.kind, self.meter, head.status, after);
-            audit.answered(head.status, self.pod.address, after);
+            record.answered(head.status, self.pod.address, after);
             if let Some(report) = head.fields.values(head.bytes, USAGE_HEADER).next() {
                 self.count_usage(report);
             }
@@ -307,11 +313,11 @@ impl ResponsePolicy for RelayPolicy<'_> {
     }
 
     fn request_body(&mut self, bytes: usize) {
-        self.call.audit.count_in(bytes);
+        self.call.record.count_in(bytes);
     }
 
     fn response_body(&mut self, bytes: usize) {
-        self.call.audit.count_out(bytes);
+        self.call.record.count_out(bytes);
     }
 }
 

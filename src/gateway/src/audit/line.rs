@@ -5,8 +5,7 @@ use std::{borrow::Cow, net::IpAddr, time::Duration};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::entry::AuditEntry;
-use crate::usage::TokenDirection;
+use crate::{record::RequestRecord, usage::TokenDirection};
 
 /// Most groups of a caller that are named.
 const MAX_GROUPS: usize = 8;
@@ -17,7 +16,7 @@ struct AuditLine<'a> {
     target: &'static str,
     at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    run: Option<&'a str>,
+    run: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -57,40 +56,40 @@ struct AuditTokens {
 }
 
 /// Appends the line of a request that has ended. Returns false, and appends nothing, if there is none, which does not happen.
-pub(super) fn write(entry: &AuditEntry, lines: &mut Vec<u8>) -> bool {
+pub(super) fn write(record: &RequestRecord, lines: &mut Vec<u8>) -> bool {
     let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-    let at = Timestamp::now().as_millisecond().saturating_sub(ms(entry.arrived.elapsed()));
+    let at = Timestamp::now().as_millisecond().saturating_sub(ms(record.arrived.elapsed()));
     let at = Timestamp::from_millisecond(at).unwrap_or_default();
-    let caller = entry.caller.get();
+    let caller = record.caller.get();
     let groups = caller.map_or(&[][..], |caller| &caller.groups);
-    let usage = entry.usage.get();
-    let (bytes_in, bytes_out) = entry.bytes();
+    let usage = record.usage.get();
+    let (bytes_in, bytes_out) = record.bytes();
     let line = AuditLine {
         target: "audit",
         at: format!("{at:.3}"),
-        run: entry.trace.get().and_then(|trace| str::from_utf8(trace).ok()),
+        run: record.trace.get().map(hex::encode),
         caller: caller.and_then(|caller| caller.user.as_deref()),
         groups: groups.iter().take(MAX_GROUPS).map(|group| visible(group)).collect(),
-        client: entry.client,
-        kind: entry.workload.kind.name(),
-        namespace: &entry.workload.namespace,
-        name: &entry.workload.name,
-        method: entry.method,
-        code: entry.code(),
-        verdict: entry.verdict(),
-        reason: entry.reason.get().copied(),
+        client: record.client,
+        kind: record.workload.kind.name(),
+        namespace: &record.workload.namespace,
+        name: &record.workload.name,
+        method: record.method,
+        code: record.code(),
+        verdict: record.verdict(),
+        reason: record.reason.get().copied(),
         bytes_in,
         bytes_out,
-        ms: u64::try_from(entry.took.as_millis()).unwrap_or(u64::MAX),
-        ttfb_ms: entry.first_byte(),
-        queue_ms: entry.queued(),
-        pod: entry.pod.get().map(|pod| pod.ip()),
+        ms: u64::try_from(record.took.as_millis()).unwrap_or(u64::MAX),
+        ttfb_ms: record.first_byte(),
+        queue_ms: record.queued(),
+        pod: record.pod.get().map(|pod| pod.ip()),
         tokens: usage.map(|usage| AuditTokens {
             input: usage.of(TokenDirection::Input),
             output: usage.of(TokenDirection::Output),
         }),
         model: usage.and_then(|usage| usage.model.as_deref()),
-        aborted: entry.aborted(),
+        aborted: record.aborted(),
     };
     let before = lines.len();
     if serde_json::to_writer(&mut *lines, &line).is_err() {

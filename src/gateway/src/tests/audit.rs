@@ -117,7 +117,7 @@ async fn a_refused_request_has_a_line_with_the_reason_and_the_caller_as_far_as_k
         assert_eq!(said, [&json!(code), &json!(verdict), &json!(reason), &caller, &json!(false)], "{line}");
     }
     gateway.answer(b"GET /v1/agents/ns/none/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await;
-    gateway.shared.audit.flush().await;
+    gateway.shared.log.flush().await;
     assert_eq!(out.text().lines().count(), 3, "a name that a client made up is in no line");
 }
 
@@ -132,7 +132,7 @@ async fn lines_are_only_of_the_requests_that_the_flag_names() {
         whole(&mut client).await;
         gateway.answer(&request("bad")).await;
         out.lines(expected).await;
-        gateway.shared.audit.flush().await;
+        gateway.shared.log.flush().await;
         assert_eq!(out.text().lines().count(), expected, "{mode}: {}", out.text());
     }
 }
@@ -154,6 +154,8 @@ async fn an_answer_that_is_cut_off_is_aborted() {
 async fn while_the_output_is_stuck_lines_are_dropped_and_counted_and_no_request_waits() {
     let (out, dropped) = (AuditOutput::default(), Counter::default());
     let audit = AuditLog::start(AuditMode::All, out.clone(), dropped.clone()).unwrap();
+    let traces = RequestTraces::start(Tracing::off(), Sampler::default(), SpanCounters::default()).unwrap();
+    let log = RequestLog { audit, traces };
     let workload = WorkloadState::new(RoutedKind::Agent, "ns", "a", Clock::new());
     let mut fields = Fields::default();
     let head = RequestHead::read(GET, &mut fields).unwrap();
@@ -161,7 +163,7 @@ async fn while_the_output_is_stuck_lines_are_dropped_and_counted_and_no_request_
     {
         let _stuck = out.0.lock().unwrap();
         for _ in 0..sent {
-            drop(audit.begin(Some(&workload), &head, Instant::now(), || [127, 0, 0, 1].into()));
+            drop(log.begin(Some(&workload), &head, Instant::now(), || [127, 0, 0, 1].into()));
         }
         assert!(dropped.get() > sent / 2, "{}", dropped.get());
     }
