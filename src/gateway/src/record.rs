@@ -40,13 +40,13 @@ pub(super) struct RequestRecord {
     /// Id of the trace with which the request goes on.
     pub(super) trace: OnceLock<[u8; 16]>,
     /// Span, if the request is traced.
-    pub(super) span: Option<RequestSpan>,
+    pub(super) span: Option<Box<RequestSpan>>,
     /// Reason of the refusal by the gateway.
     pub(super) reason: OnceLock<&'static str>,
     /// Address of the Pod that responded.
     pub(super) pod: OnceLock<SocketAddr>,
     /// What the models used.
-    pub(super) usage: OnceLock<ReportedUsage>,
+    pub(super) usage: OnceLock<Box<ReportedUsage>>,
     /// Status code; 0 without a response.
     code: AtomicU16,
     bytes_in: AtomicU64,
@@ -181,13 +181,13 @@ impl RecordGuard<'_> {
         let record = self.record.get_or_insert_with(new);
         record.caller.get_or_init(|| RequestCaller::clone(caller));
         if let Some(record) = Arc::get_mut(record) {
-            record.span = Some(span);
+            record.span = Some(Box::new(span));
         }
     }
 
     /// Returns the span, if the request is traced.
     pub(crate) fn span(&self) -> Option<&RequestSpan> {
-        self.record.as_ref()?.span.as_ref()
+        self.record.as_ref()?.span.as_deref()
     }
 
     /// Notes the caller. The first one that is noted stays.
@@ -258,7 +258,7 @@ impl RecordGuard<'_> {
     /// Notes what the models used.
     pub(crate) fn used(&self, usage: &ReportedUsage) {
         if let Some(record) = &self.record {
-            record.usage.get_or_init(|| usage.clone());
+            record.usage.get_or_init(|| Box::new(usage.clone()));
         }
     }
 

@@ -86,7 +86,7 @@ impl RequestSpan {
 
 /// Returns the span of a request that has ended, if it is traced.
 pub(super) fn finished(record: &RequestRecord) -> Option<FinishedSpan> {
-    let span = record.span.as_ref()?;
+    let span = record.span.as_deref()?;
     let (method, name) = if record.method == OTHER_METHOD { OTHER } else { (record.method, record.method) };
     let route = format!("/v1/{}/{{namespace}}/{{name}}", record.workload.kind.word());
     let name = format!("{name} {route}");
