@@ -46,7 +46,11 @@ async fn a_turn_and_the_agent_that_it_asks_are_one_trace(ns: Namespace) -> Resul
 
     let service = ClientTarget::service(&ns, "asker").await?;
     let question = r#"{"message": "/tool ask {\"message\": \"canary\"}"}"#;
-    let answer = send_request(&ns, &service, "POST", "/chat", question).await?;
+    // The node may not know the address of the Service yet.
+    let answer = poll(START_TIMEOUT, "an answer", || async {
+        Ok(Some(send_request(&ns, &service, "POST", "/chat", question).await?))
+    })
+    .await?;
     ensure!(answer.status == 200 && answer.text.contains("echo: canary"), "{answer:?}");
     let run = answer.header("x-recif-run").context("no x-recif-run")?.to_owned();
 
