@@ -134,7 +134,7 @@ async fn the_rest_of_the_path_and_the_headers_arrive_as_they_should(ns: Namespac
     ensure!(values("x-forwarded-host") == [host.as_str()] && values("x-forwarded-proto") == ["http"], "{seen}");
     ensure!(one("x-forwarded-for").starts_with("192.0.2.1, "), "{seen}");
     ensure!(values("x-theirs") == ["a, b"] && values("content-length") == ["2"], "{seen}");
-    ensure!(one("traceparent").len() == 55, "{seen}");
+    ensure!(values("traceparent").is_empty(), "the gateway has no collector, and begins no trace: {seen}");
     ensure!(!one("x-recif-user").is_empty() && one("x-recif-user") != "another-user", "{seen}");
     for name in ["authorization", "x-recif-anything", "x-mine", "te", "connection"] {
         ensure!(values(name).is_empty(), "{name} was passed on: {seen}");

@@ -3,7 +3,6 @@
 use http1::{HeadWriter, ResponseHead, Version, is_lenient_match};
 
 use super::{
-    clock::random,
     path::Path,
     request::RequestContext,
     sessions::{self, PodTag},
@@ -19,11 +18,12 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
     // Reserves room for the added fields, so that the buffer grows once.
     out.reserve(head.bytes.len() + token.map_or(0, str::len) + 512);
     let mut traces = head.fields.values(head.bytes, "traceparent");
-    let own = match (traces.next(), traces.next()) {
+    // A trace is continued and none begins: the gateway has no collector, and its decision would bind the runtime's.
+    let trace = match (traces.next(), traces.next()) {
         (Some(parent), None) if is_trace_parent(parent) => Some(parent),
         _ => None,
     };
-    let traced = own.is_some();
+    audit.sent(trace);
     let mut with_root = Vec::new();
     let target = match path.rest.first() {
         Some(b'/') => path.rest,
@@ -40,7 +40,10 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
                 is_reserved_name(name)
                     || (caller.is_anonymous() && REROUTES.iter().any(|known| is_lenient_match(name, known)))
             }
-            Some(b't') => !traced && name.eq_ignore_ascii_case(b"traceparent"),
+            Some(b't') => {
+                trace.is_none()
+                    && [&b"traceparent"[..], b"tracestate"].iter().any(|ours| name.eq_ignore_ascii_case(ours))
+            }
             Some(b'm') => session.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()),
             Some(b'a') => caller.hides_authorization && name.eq_ignore_ascii_case(b"authorization"),
             _ => false,
@@ -56,14 +59,6 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
         Some(before) => writer.field("X-Forwarded-Prefix", prefix(before, path)),
         None => writer.field("X-Forwarded-Prefix", path.prefix),
     };
-    match own {
-        Some(parent) => audit.sent(parent),
-        None => {
-            let parent = new_trace_parent();
-            audit.sent(&parent);
-            writer = writer.field("traceparent", parent);
-        }
-    }
     if let Some(session) = session {
         writer = writer.field(sessions::FIELD, session.id);
     }
@@ -153,24 +148,6 @@ fn is_trace_parent(value: &[u8]) -> bool {
         && set(parent)
 }
 
-/// Creates a new trace context that is not sampled; the first service that sees it may decide to sample.
-fn new_trace_parent() -> [u8; 55] {
-    let mut text = *b"00-00000000000000000000000000000001-0000000000000001-00";
-    let mut write = |from: usize, to: usize| {
-        let mut number = 0;
-        for (at, byte) in text[from..to].iter_mut().enumerate() {
-            if at % 16 == 0 {
-                number = random() | 1;
-            }
-            *byte = b"0123456789abcdef"[(number & 15) as usize];
-            number >>= 4;
-        }
-    };
-    write(3, 35);
-    write(36, 52);
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,8 +170,6 @@ mod tests {
         ] {
             assert!(!is_trace_parent(bad.as_bytes()), "{bad}");
         }
-        let (one, other) = (new_trace_parent(), new_trace_parent());
-        assert!(is_trace_parent(&one) && is_trace_parent(&other) && one != other);
     }
 
     #[test]

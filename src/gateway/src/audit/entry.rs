@@ -16,6 +16,8 @@ use tokio::time::Instant;
 use super::AuditLog;
 use crate::{auth::RequestCaller, local_response::LocalResponse, workload::WorkloadState};
 
+/// Response header with the id of the trace.
+const RUN_HEADER: &str = "x-recif-run";
 /// Longest report of usage that is read, in bytes.
 const MAX_USAGE: usize = 512;
 /// Value of [`AuditEntry::first_byte`] before the response begins.
@@ -32,7 +34,7 @@ pub(super) struct AuditEntry {
     pub(super) took: Duration,
     /// Caller, once it is known.
     pub(super) caller: OnceLock<RequestCaller>,
-    /// Id of the trace with which the request goes on.
+    /// Id of the trace: the one that the request has, or the one that the Pod began.
     pub(super) trace: OnceLock<[u8; 32]>,
     /// Reason of the refusal by the gateway.
     pub(super) reason: OnceLock<&'static str>,
@@ -158,10 +160,10 @@ impl<'a> AuditGuard<'a> {
     }
 
     /// Notes that the request is sent to a Pod, perhaps once more, with this `traceparent`.
-    pub(crate) fn sent(&self, trace_parent: &[u8]) {
+    pub(crate) fn sent(&self, trace_parent: Option<&[u8]>) {
         if let Some(entry) = &self.entry {
             entry.bytes_in.store(0, Relaxed);
-            if let Some(trace) = trace_parent.get(3..35).and_then(|trace| <[u8; 32]>::try_from(trace).ok()) {
+            if let Some(trace) = trace_parent.and_then(|parent| trace_id(parent.get(3..35)?)) {
                 entry.trace.get_or_init(|| trace);
             }
         }
@@ -187,6 +189,9 @@ impl<'a> AuditGuard<'a> {
         entry.code.store(head.status, Relaxed);
         entry.first_byte.store(millis(after), Relaxed);
         entry.pod.get_or_init(|| pod);
+        if let Some(trace) = head.fields.values(head.bytes, RUN_HEADER).next().and_then(trace_id) {
+            entry.trace.get_or_init(|| trace);
+        }
         if let Some(usage) = head.fields.values(head.bytes, USAGE_HEADER).next().filter(|it| it.len() <= MAX_USAGE) {
             entry.usage.get_or_init(|| usage.into());
         }
@@ -207,6 +212,12 @@ impl Drop for AuditGuard<'_> {
             self.log.hand_over(entry);
         }
     }
+}
+
+/// Returns the id of a trace, if the text is one.
+fn trace_id(text: &[u8]) -> Option<[u8; 32]> {
+    let is_hex = text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    <[u8; 32]>::try_from(text).ok().filter(|_| is_hex)
 }
 
 fn millis(time: Duration) -> u64 {
