@@ -32,10 +32,11 @@ async fn a_run_is_printed_as_a_tree_where_spans_are_kept(ns: Namespace) -> Resul
     }
     ensure!(code == 4 && text.contains(unknown), "{code}: {text}");
     ns.start(&agent("traced", json!({}))).await?;
-    let answer = ns.send("traced", 8000, "POST", "/chat", &json!({"message": "canary"})).await?;
-    ensure!(answer.status == 200, "{answer:?}");
-    let reply: Value = serde_json::from_str(&answer.text).with_context(|| answer.text.clone())?;
-    let conversation = reply["conversation_id"].as_str().context("no conversation")?;
+    // Through the gateway, as users ask.
+    let (code, reply) = ns.env.recif(&["chat", "agent/traced", "canary", "-n", &ns.name]).await?;
+    ensure!(code == 0 && reply.contains("echo: canary"), "{code}: {reply}");
+    let conversation = reply.split("--conversation ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let conversation = conversation.with_context(|| reply.clone())?;
     let tree = poll(START_TIMEOUT, "the spans of the turn", || async {
         let (code, text) = ns.env.recif(&["trace", "--run", conversation]).await?;
         ensure!(code == 0 || code == 4, "{code}: {text}");

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use http1::RequestHead;
+use http1::{RequestHead, ResponseHead};
 use telemetry::semconv::{EVENT_FIRST_BYTE, EVENT_QUEUED, EVENT_SENT_AGAIN};
 use tokio::time::Instant;
 
@@ -23,6 +23,8 @@ use super::{
     workload::WorkloadState,
 };
 
+/// Response header with the id of the trace.
+const RUN_HEADER: &str = "x-recif-run";
 /// Value of [`RequestRecord::first_byte`] before the response begins.
 const NEVER: u64 = u64::MAX;
 
@@ -37,7 +39,7 @@ pub(super) struct RequestRecord {
     pub(super) took: Duration,
     /// Caller, once it is known.
     pub(super) caller: OnceLock<RequestCaller>,
-    /// Id of the trace with which the request goes on.
+    /// Id of the trace: the one with which the request goes on, or the one that the Pod began.
     pub(super) trace: OnceLock<[u8; 16]>,
     /// Span, if the request is traced.
     pub(super) span: Option<Box<RequestSpan>>,
@@ -245,12 +247,15 @@ impl RecordGuard<'_> {
         }
     }
 
-    /// Notes the response of a Pod with this status, whose head came after this time.
-    pub(crate) fn answered(&self, status: u16, pod: SocketAddr, after: Duration) {
+    /// Notes the response of a Pod, whose head came after this time.
+    pub(crate) fn answered(&self, head: &ResponseHead<'_>, pod: SocketAddr, after: Duration) {
         if let Some(record) = &self.record {
-            record.code.store(status, Relaxed);
+            record.code.store(head.status, Relaxed);
             record.first_byte.store(millis(after), Relaxed);
             record.pod.get_or_init(|| pod);
+            if let Some(trace) = head.fields.values(head.bytes, RUN_HEADER).next().and_then(trace_id) {
+                record.trace.get_or_init(|| trace);
+            }
             record.event(EVENT_FIRST_BYTE, record.arrived + after);
         }
     }
@@ -279,6 +284,13 @@ impl Drop for RecordGuard<'_> {
         self.log.traces.hand_over(&record);
         self.log.audit.hand_over(record);
     }
+}
+
+/// Returns the id of a trace, if the text is one: 32 lowercase hexadecimal digits.
+fn trace_id(text: &[u8]) -> Option<[u8; 16]> {
+    let mut id = [0; 16];
+    hex::decode_to_slice(text, &mut id).ok()?;
+    (!text.iter().any(u8::is_ascii_uppercase)).then_some(id)
 }
 
 fn millis(time: Duration) -> u64 {

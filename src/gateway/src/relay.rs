@@ -282,7 +282,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
             self.workload.slots.dispatch();
             let after = arrived.elapsed();
             shared.metrics.answered(self.workload.kind, self.meter, head.status, after);
-            record.answered(head.status, self.pod.address, after);
+            record.answered(head, self.pod.address, after);
             if let Some(report) = head.fields.values(head.bytes, USAGE_HEADER).next() {
                 self.count_usage(report);
             }

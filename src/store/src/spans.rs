@@ -100,7 +100,7 @@ pub struct RunSum {
 
 const INSERT: &str = "INSERT INTO spans (trace, span, kind, namespace, name, conversation, started, ended, failed, \
                       received, bytes, document) VALUES ";
-/// What is there stays: a span that comes again is the same one, and nobody may replace those of others.
+/// Clause that keeps a span that is stored already, so that no sender replaces those of others.
 const KEEP_FIRST: &str = " ON CONFLICT (trace, span) DO NOTHING";
 const SPANS: &str = "SELECT span, kind, namespace, name, started, ended, document FROM spans WHERE trace = ";
 const RUNS: &str = "SELECT trace, CAST(min(started) AS BIGINT) AS started, CAST(max(ended) AS BIGINT) AS ended, \

@@ -116,7 +116,7 @@ struct RunSpan {
     after_us: u64,
     /// How long it took, in microseconds.
     duration_us: u64,
-    /// True if it is of a workload that you may not see; then nothing else is told of it.
+    /// True if it belongs to a workload that you may not see: of such a span only id, parent and times are given.
     hidden: bool,
     /// Workload that it is of.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,7 +165,7 @@ pub(super) fn list(app: SharedAppState, caller: ApiCaller, asked: OperationReque
 pub(super) fn run(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         require_spans(&app)?;
-        // Every caller that signed in is told the same of a run that does not exist.
+        // Checks the sign-in before the run is looked up, so that no answer tells whether there is one.
         app.auth.user(&caller).await?;
         let trace = asked.path_segment("trace").to_ascii_lowercase();
         let mut stored = app.store.spans(&trace, MAX_SPANS + 1).await.map_err(|error| store_unavailable(&error))?;

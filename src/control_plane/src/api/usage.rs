@@ -95,7 +95,7 @@ struct UsageItem {
     /// Provider of the model; absent for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
-    /// Its name; of a caller: empty if nobody signed in.
+    /// Its name; empty for callers that did not sign in.
     name: String,
     /// Requests to models that were answered.
     calls: u64,

@@ -79,6 +79,21 @@ async fn a_line_says_who_called_and_how_it_ended_and_nothing_that_was_said() {
 }
 
 #[tokio::test]
+async fn the_trace_that_a_pod_began_is_in_the_line_if_it_is_one() {
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    for (header, expected) in [(trace, json!(trace)), ("not-the-id-of-a-trace-but-as-long", Value::Null)] {
+        let (out, mut pod) = (AuditOutput::default(), TestPod::start().await);
+        let gateway = TestGateway::with_audit(out.clone(), gate().1, &[], &[pod.address]).await;
+        let mut client = gateway.send(&request("good-alice")).await;
+        let (mut io, _) = pod.next().await;
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nx-recif-run: {header}\r\n\r\n");
+        io.write_all(answer.as_bytes()).await.unwrap();
+        whole(&mut client).await;
+        assert_eq!(out.lines(1).await.remove(0)["run"], expected);
+    }
+}
+
+#[tokio::test]
 async fn what_a_stream_used_is_known_by_its_trailer_which_no_client_gets() {
     let (out, mut pod) = (AuditOutput::default(), TestPod::start().await);
     let gateway = TestGateway::with_audit(out.clone(), Auth::None { any_host: true }, &[], &[pod.address]).await;

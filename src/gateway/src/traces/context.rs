@@ -95,10 +95,31 @@ mod tests {
         let again = ForwardedTrace::continued(context.trace_id, context.span_id, true);
         assert_eq!(again.parent.as_ref().map(|parent| &parent[..]), Some(SENT.as_bytes()));
         assert!(again.keeps_state && !again.keeps_parent() && ForwardedTrace::as_sent(&context).keeps_parent());
-        for invalid in ["", "traceparent: 00-x\r\n", &format!("traceparent: {SENT}\r\nTRACEPARENT: {SENT}\r\n")] {
+        for invalid in ["", &format!("traceparent: {SENT}\r\nTRACEPARENT: {SENT}\r\n")] {
             assert_eq!(sent(invalid), None, "{invalid}");
         }
         assert!(!ForwardedTrace::default().keeps_parent());
+    }
+
+    #[test]
+    fn a_trace_is_passed_on_only_if_it_is_one() {
+        let later = SENT.replacen("00", "cc", 1);
+        for good in [later.clone(), format!("{later}-more")] {
+            assert!(sent(&format!("traceparent: {good}\r\n")).is_some(), "{good}");
+        }
+        for bad in [
+            String::new(),
+            "00-x".into(),
+            SENT.to_uppercase(),
+            SENT.replacen("00", "ff", 1),
+            format!("{SENT}-more"),
+            SENT.replace('-', "_"),
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01".into(),
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01".into(),
+            SENT[..54].into(),
+        ] {
+            assert_eq!(sent(&format!("traceparent: {bad}\r\n")), None, "{bad}");
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Network plugin of the cluster, if one is known that enforces NetworkPolicies. The API server keeps policies also where nothing
-//! enforces them, and tells nobody.
+//! enforces them, and reports no error.
 
 use serde_json::Value;
 

@@ -682,7 +682,7 @@ export interface components {
              * @description How long it took, in microseconds.
              */
             durationUs: number;
-            /** @description True if it is of a workload that you may not see; then nothing else is told of it. */
+            /** @description True if it belongs to a workload that you may not see: of such a span only id, parent and times are given. */
             hidden: boolean;
             /** @description Its id. */
             id: string;
@@ -971,7 +971,7 @@ export interface components {
              * @description Input tokens, cached ones included.
              */
             input: number;
-            /** @description Its name; of a caller: empty if nobody signed in. */
+            /** @description Its name; empty for callers that did not sign in. */
             name: string;
             /** @description Namespace of the agent or flow; absent for others. */
             namespace?: string | null;

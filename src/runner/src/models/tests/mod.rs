@@ -3,6 +3,7 @@
 mod anthropic;
 mod azure;
 pub(super) mod bedrock;
+mod bedrock_credentials;
 mod choice;
 mod counted;
 mod failures;
