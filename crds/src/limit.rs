@@ -4,14 +4,20 @@ use meta::schema::list_map;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use crate::schema::rule;
+
 /// Limit of all requests to a workload together.
 pub const PER_WORKLOAD: &str = "workload";
 /// Limit of the requests of each caller.
 pub const PER_CALLER: &str = "caller";
 
-/// Limit of the requests to a workload.
+/// Limit of the requests to a workload, and of the tokens that its models use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = rule(
+    "has(self.requestsPerMinute) || has(self.tokensPerDay)",
+    "set requestsPerMinute or tokensPerDay, or both",
+))]
 pub struct Limit {
     /// Requests that count together: those of all callers (workload), or those of each caller (caller).
     // A string and not an enum: a value written by another version must not make the object unreadable.
@@ -19,7 +25,13 @@ pub struct Limit {
     pub per: String,
     /// Most requests in a minute, 1 to 1000000. The gateway answers 429 to further ones.
     #[schemars(range(min = 1, max = 1000000))]
-    pub requests_per_minute: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_minute: Option<i32>,
+    /// Most tokens of input and output in a day (UTC), 1 to 10000000000000. Once as many are used, the gateway answers 429 to
+    /// requests until the next day begins; those that run go on.
+    #[schemars(range(min = 1, max = 10_000_000_000_000_i64))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_day: Option<i64>,
 }
 
 /// Returns the schema of a list of limits, at most one for each `per`.

@@ -69,8 +69,8 @@ pub struct Traffic {
     #[schemars(schema_with = "egress::schema")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<Vec<String>>,
-    /// Limits of the requests that come by the gateway: of all callers together, of each caller, or both. An edit
-    /// restarts no Pod.
+    /// Limits of the requests that come by the gateway, and of the tokens of models: of all callers together, of each
+    /// caller, or both. An edit restarts no Pod.
     #[schemars(schema_with = "limit::list")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
