@@ -7,6 +7,7 @@
 mod counter;
 mod latency;
 mod price;
+mod spent;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use crate::digest::sha256_hex;
 pub use counter::UsageCounter;
 pub use latency::{LATENCY_BUCKETS, latency_bucket, quantile_ms};
 pub use price::ModelPrice;
+pub use spent::{SPENT_HEADER, SpentTokens, day_of, day_of_hour};
 
 /// Path at which a runtime, and the sidecar in front of it, reports the usage of models.
 pub const USAGE_PATH: &str = "/_recif/usage";

@@ -32,7 +32,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use crds::usage::{USAGE_HEADER, USAGE_PATH, UsageReport};
+use crds::usage::{USAGE_PATH, UsageReport};
 use daemon::loopback;
 use futures::future::BoxFuture;
 use serde::Deserialize;
@@ -46,7 +46,7 @@ use super::{
     models::{ModelError, ModelErrorKind},
     openai_api::ApiError,
     traces::{RUN_HEADER, TraceScope},
-    usage::{RESPONSE_HEADER, UsageAccount, UsageBody},
+    usage::{RESPONSE_HEADER, TOTAL_HEADER, TRAILERS, UsageAccount, UsageBody},
 };
 
 /// Largest request body, in bytes.
@@ -230,9 +230,16 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         response
     };
     in_flight.set_status(response.status());
+    let ledger = &shell.metrics.usage;
+    // At the head of a stream too: the end is not reached by a client that leaves.
+    if (is_event_stream(&response) || response.headers().contains_key(RESPONSE_HEADER))
+        && let Some(total) = account.total_header(ledger)
+    {
+        response.headers_mut().insert(TOTAL_HEADER, total);
+    }
     if is_event_stream(&response) {
-        response.headers_mut().insert(TRAILER, HeaderValue::from_static(USAGE_HEADER));
-        response = response.map(|body| Body::new(UsageBody::new(body, account, (token, in_flight))));
+        response.headers_mut().insert(TRAILER, HeaderValue::from_static(TRAILERS));
+        response = response.map(|body| Body::new(UsageBody::new(body, account, ledger.clone(), (token, in_flight))));
     }
     response
 }

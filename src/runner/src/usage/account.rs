@@ -5,13 +5,17 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::{HeaderName, HeaderValue};
-use crds::usage::{Purpose, USAGE_HEADER, UsageTotals};
+use crds::usage::{Purpose, SPENT_HEADER, USAGE_HEADER, UsageTotals, day_of};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::UsageLedger;
 use crate::traces::TraceScope;
 
 /// Header of a response with what its models used.
 pub(crate) const RESPONSE_HEADER: HeaderName = HeaderName::from_static(USAGE_HEADER);
+/// Header of a response with what this process has counted today.
+pub(crate) const TOTAL_HEADER: HeaderName = HeaderName::from_static(SPENT_HEADER);
 
 tokio::task_local! {
     /// Account of the request that is being handled.
@@ -102,6 +106,12 @@ impl UsageAccount {
             text.push_str(", est");
         }
         HeaderValue::from_str(&text).ok()
+    }
+
+    /// Returns what the process has counted today, for all callers and for that of the request, as a header.
+    pub(crate) fn total_header(&self, ledger: &UsageLedger) -> Option<HeaderValue> {
+        let spent = ledger.spent(day_of(Timestamp::now().as_second()), &self.caller);
+        HeaderValue::from_str(&spent.to_string()).ok()
     }
 
     /// Returns the sums as `usage` of the last event; `None` if no model was asked.

@@ -8,21 +8,25 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::HeaderMap;
 use http_body::Frame;
 
-use super::{RESPONSE_HEADER, UsageAccount};
+use super::{RESPONSE_HEADER, TOTAL_HEADER, UsageAccount, UsageLedger};
 
-/// Body of a stream, with the sums of its request as a trailer, which the server sends to those alone who take trailers. `H` is held
-/// until the body is dropped.
+/// Names of the trailers.
+pub(crate) const TRAILERS: &str = "x-recif-usage, x-recif-spent";
+
+/// Body of a stream, with the sums of its request and those of the process as trailers, which the server sends to those alone who take
+/// trailers. `H` is held until the body is dropped.
 pub(crate) struct UsageBody<H> {
     body: Body,
     /// Account of the request; `None` once the stream has ended.
     account: Option<UsageAccount>,
+    ledger: UsageLedger,
     _held: H,
 }
 
 impl<H> UsageBody<H> {
     /// Creates the body of a stream.
-    pub(crate) fn new(body: Body, account: UsageAccount, held: H) -> Self {
-        Self { body, account: Some(account), _held: held }
+    pub(crate) fn new(body: Body, account: UsageAccount, ledger: UsageLedger, held: H) -> Self {
+        Self { body, account: Some(account), ledger, _held: held }
     }
 }
 
@@ -39,8 +43,10 @@ impl<H: Unpin> HttpBody for UsageBody<H> {
         if frame.is_some() {
             return Poll::Ready(frame);
         }
-        let usage = this.account.take().and_then(|account| account.header());
-        let trailers = usage.map(|usage| HeaderMap::from_iter([(RESPONSE_HEADER, usage)]));
+        let account = this.account.take();
+        let sums = account.and_then(|account| Some((account.header()?, account.total_header(&this.ledger)?)));
+        let trailers =
+            sums.map(|(usage, total)| HeaderMap::from_iter([(RESPONSE_HEADER, usage), (TOTAL_HEADER, total)]));
         Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crds::usage::{KEPT_HOURS, MAX_CELLS, OTHER_CALLER, UsageCell, UsageKey, UsageReport, UsageTotals};
+use crds::usage::{
+    KEPT_HOURS, MAX_CELLS, OTHER_CALLER, SpentTokens, UsageCell, UsageKey, UsageReport, UsageTotals, cut_name,
+    day_of_hour,
+};
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -50,10 +53,14 @@ struct CallLabels {
 struct LedgerState {
     /// Name of this run of the process: its start, in nanoseconds. The control plane adds the uid of the Pod.
     instance: String,
+    /// The same as a number.
+    run: u64,
     revision: u64,
     /// Newest hour in which a request was counted.
     hour: i64,
     cells: HashMap<UsageKey, CountedCell>,
+    /// Tokens of the newest day.
+    today: DaySums,
     ratios: HashMap<Arc<str>, TokenRatio>,
 }
 
@@ -62,6 +69,41 @@ struct CountedCell {
     totals: UsageTotals,
     /// Number of its last change.
     revision: u64,
+}
+
+/// Tokens of input and output on one day.
+///
+/// Invariant: there are at most [`MAX_CELLS`] callers.
+#[derive(Debug, Default)]
+struct DaySums {
+    /// Days since 1970, UTC.
+    day: i64,
+    all: u64,
+    callers: HashMap<String, u64>,
+}
+
+impl DaySums {
+    /// Counts tokens. Those of a day that is over are left out.
+    fn count(&mut self, day: i64, caller: &str, tokens: u64) {
+        if day > self.day {
+            *self = Self { day, ..Self::default() };
+        }
+        if day < self.day {
+            return;
+        }
+        self.all = self.all.saturating_add(tokens);
+        if let Some(sum) = self.callers.get_mut(caller) {
+            *sum = sum.saturating_add(tokens);
+        } else if !caller.is_empty() && self.callers.len() < MAX_CELLS {
+            self.callers.insert(caller.to_owned(), tokens);
+        }
+    }
+
+    /// Returns the tokens for a caller; `None`: the caller is not known, or found no room.
+    fn of(&self, caller: &str) -> Option<u64> {
+        let is_counted = !caller.is_empty() && (self.callers.len() < MAX_CELLS || self.callers.contains_key(caller));
+        is_counted.then(|| self.callers.get(caller).copied().unwrap_or_default())
+    }
 }
 
 /// Bytes and tokens of the requests whose tokens a model reported.
@@ -73,11 +115,14 @@ struct TokenRatio {
 
 impl Default for UsageLedger {
     fn default() -> Self {
+        let started = Timestamp::now().as_nanosecond();
         let state = LedgerState {
-            instance: Timestamp::now().as_nanosecond().to_string(),
+            instance: started.to_string(),
+            run: u64::try_from(started).unwrap_or_default(),
             revision: 0,
             hour: i64::MIN,
             cells: HashMap::new(),
+            today: DaySums::default(),
             ratios: HashMap::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), metrics: UsageMetrics::default() }
@@ -128,12 +173,23 @@ impl UsageLedger {
             state.hour = key.hour;
             state.cells.retain(|kept, _| kept.hour >= key.hour - KEPT_HOURS);
         }
+        state.today.count(day_of_hour(key.hour), &key.caller, totals.input.saturating_add(totals.output));
         let is_full = state.cells.len() >= MAX_CELLS && !state.cells.contains_key(&key);
         let key = if is_full { UsageKey { caller: OTHER_CALLER.into(), ..key } } else { key };
         state.revision += 1;
         let cell = state.cells.entry(key).or_default();
         cell.totals = cell.totals.plus(totals);
         cell.revision = state.revision;
+    }
+
+    /// Returns the tokens that were counted on this day, for all callers and for this one; empty: not known.
+    pub(crate) fn spent(&self, day: i64, caller: &str) -> SpentTokens {
+        let state = self.lock();
+        let (run, today, caller) = (state.run, &state.today, cut_name(caller));
+        match day == today.day {
+            true => SpentTokens { day, run, all: today.all, own: today.of(caller) },
+            false => SpentTokens { day, run, all: 0, own: (!caller.is_empty()).then_some(0) },
+        }
     }
 
     /// Returns the cells that changed after this revision of this run of the process, from the first one on for another run. Of
@@ -230,6 +286,27 @@ mod tests {
         assert_eq!(read_all(&ledger).len(), MAX_CELLS + 2, "the oldest kept hour");
         count(&ledger, 10 + KEPT_HOURS, "ada");
         assert_eq!(read_all(&ledger).len(), 2);
+    }
+
+    #[test]
+    fn the_tokens_of_a_day_are_summed_for_all_and_for_each_caller() {
+        let ledger = UsageLedger::default();
+        for (hour, caller) in [(47, "ada"), (48, "ada"), (50, "ben"), (50, ""), (47, "ada"), (71, "ada")] {
+            count(&ledger, hour, caller);
+        }
+        let spent = |day: i64, caller: &str| {
+            let SpentTokens { all, own, .. } = ledger.spent(day, caller);
+            (all, own)
+        };
+        assert_eq!(spent(2, "ada"), (8, Some(4)), "what ends late counts for no other day");
+        assert_eq!((spent(2, "ben"), spent(2, "cleo"), spent(2, "")), ((8, Some(2)), (8, Some(0)), (8, None)));
+        assert_eq!((spent(3, "ada"), spent(3, "")), ((0, Some(0)), (0, None)), "the next day has begun");
+        for caller in 0..MAX_CELLS {
+            count(&ledger, 72, &caller.to_string());
+        }
+        count(&ledger, 72, "one more");
+        assert_eq!((spent(3, "0").1, spent(3, "one more").1), (Some(2), None), "no room is left");
+        assert_eq!(spent(3, "0").0, 2 * (MAX_CELLS as u64 + 1));
     }
 
     #[test]

@@ -7,6 +7,6 @@ mod account;
 mod body;
 mod ledger;
 
-pub(crate) use account::{RESPONSE_HEADER, UsageAccount};
-pub(crate) use body::UsageBody;
+pub(crate) use account::{RESPONSE_HEADER, TOTAL_HEADER, UsageAccount};
+pub(crate) use body::{TRAILERS, UsageBody};
 pub(crate) use ledger::UsageLedger;
