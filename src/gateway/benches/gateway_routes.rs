@@ -20,6 +20,7 @@ fn object() -> Arc<Object> {
         no_pod: None,
         left_out: Box::default(),
         limits: None,
+        budgets: None,
         listing: Listing::default(),
     })
 }

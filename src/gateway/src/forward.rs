@@ -1,5 +1,6 @@
 //! Rewrites heads for forwarding: the request head that a workload gets, and the response head that a client gets.
 
+use crds::usage::SPENT_HEADER;
 use http1::{HeadWriter, RequestHead, ResponseHead, is_lenient_match};
 use telemetry::{TRACEPARENT, TRACESTATE};
 
@@ -88,6 +89,7 @@ pub(super) fn write_response_head(
     let writer = HeadWriter::response(head, request.version, out).with_trailers(request.takes_trailers());
     let mut writer = writer.copy(head.bytes, head.fields, |name| {
         name.eq_ignore_ascii_case(b"x-recif-load")
+            || name.eq_ignore_ascii_case(SPENT_HEADER.as_bytes())
             || (pod.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()))
     });
     if head.is_interim() {

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use meta::{CommonStatus, condition_type};
 use serde::Deserialize;
 
-use super::limits::{LimitPer, RateLimits};
+use super::limits::{RateLimits, SpecifiedLimit, TokenBudgets};
 
 /// Kind that is reachable through the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,6 +80,8 @@ pub struct Object {
     pub left_out: Box<[(Box<str>, Box<str>)]>,
     /// Limits of its requests; `None` if it has none.
     pub limits: Option<RateLimits>,
+    /// Budgets of tokens; `None` if it has none.
+    pub budgets: Option<TokenBudgets>,
     /// Fields that lists of agents show.
     pub listing: Listing,
 }
@@ -139,20 +141,12 @@ pub(super) fn read(kind: RoutedKind, head: &ObjectVersion, json: &str) -> Result
         anonymous_paths: spec.expose.anonymous_paths,
         last_invocation_at: status.last_invocation_at.as_deref().and_then(|text| text.parse().ok()),
         left_out,
-        limits: limits(&spec.limits),
+        limits: RateLimits::read(&spec.limits),
+        // An MCP server has no model.
+        budgets: TokenBudgets::read(&spec.limits).filter(|_| kind != RoutedKind::McpServer),
         listing,
         no_pod: no_pod(kind, head, metadata, &status.common),
     })
-}
-
-/// Returns the limits that this gateway knows.
-fn limits(specified: &[WireLimit]) -> Option<RateLimits> {
-    let of = |per: LimitPer| {
-        let limit = specified.iter().find(|limit| &*limit.per == per.as_str())?;
-        limit.requests_per_minute.filter(|requests| *requests > 0)
-    };
-    let limits = RateLimits { per_workload: of(LimitPer::Workload), per_caller: of(LimitPer::Caller) };
-    (limits != RateLimits::default()).then_some(limits)
 }
 
 fn left_out(status: &WireWorkloadStatus) -> Box<[(Box<str>, Box<str>)]> {
@@ -219,15 +213,7 @@ struct WireWorkloadSpec {
     expose: WireExpose,
     description: Option<Box<str>>,
     protocol: Option<Box<str>>,
-    limits: Vec<WireLimit>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireLimit {
-    per: Box<str>,
-    #[serde(default)]
-    requests_per_minute: Option<u32>,
+    limits: Vec<SpecifiedLimit>,
 }
 
 #[derive(Deserialize)]
@@ -280,6 +266,7 @@ pub(super) mod testing {
             no_pod: None,
             left_out: Box::default(),
             limits: None,
+            budgets: None,
             listing: Listing::default(),
         }
     }
@@ -317,17 +304,14 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_kept_by_what_they_count() {
-        assert_eq!(object("", "", "").limits, None);
-        assert_eq!(object(r#","limits":[]"#, "", "").limits, None);
-        let both = r#","limits":[{"per":"caller","requestsPerMinute":10},{"per":"workload","requestsPerMinute":600}]"#;
-        let expected = RateLimits { per_workload: Some(600), per_caller: Some(10) };
-        assert_eq!(object(both, "", "").limits, Some(expected));
-        assert_eq!(
-            object(r#","limits":[{"per":"team","requestsPerMinute":1}]"#, "", "").limits,
-            None,
-            "of a later version"
-        );
+    fn an_mcp_server_has_no_budgets() {
+        let json = r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"},
+            "spec":{"limits":[{"per":"caller","requestsPerMinute":10,"tokensPerDay":5}]}}"#;
+        let read = |kind| read(kind, &object_version(json).unwrap(), json).unwrap();
+        let (server, flow) = (read(RoutedKind::McpServer), read(RoutedKind::Flow));
+        assert!(server.limits.is_some() && server.budgets.is_none());
+        assert!(flow.limits == server.limits && flow.budgets.is_some());
+        assert_eq!((object("", "", "").limits, object(r#","limits":[]"#, "", "").budgets), (None, None));
     }
 
     #[test]

@@ -14,8 +14,16 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    args::GatewaySettings, auth::Auth, clients::ClientLimiter, clock::Clock, limits::RateLimiter,
-    local_response::LocalResponse, metrics::GatewayMetrics, peer::Peer, record::RequestLog, root::RootLimits,
+    args::GatewaySettings,
+    auth::Auth,
+    clients::ClientLimiter,
+    clock::Clock,
+    limits::{LimitTime, RateLimiter},
+    local_response::LocalResponse,
+    metrics::GatewayMetrics,
+    peer::Peer,
+    record::RequestLog,
+    root::RootLimits,
     routes::Routes,
 };
 
@@ -69,6 +77,19 @@ impl GatewayContext {
         match self.watch_health.is_namespace_synced(&String::from_utf8_lossy(namespace)) {
             true => unknown_workload(),
             false => LocalResponse::new(503, "starting", "the gateway does not know yet which workloads there are"),
+        }
+    }
+
+    /// Measures how much is left of the budget of each workload.
+    pub(super) fn measure_budgets(&self) {
+        let now = LimitTime::now(&self.clock);
+        for route in self.routes.all() {
+            let budget = route.object.budgets.and_then(|budgets| budgets.per_workload);
+            let left = budget.map(|budget| {
+                let spent = self.limits.spent_today(&route.workload.full_name, now);
+                budget.saturating_sub(spent) as f64 / budget as f64
+            });
+            route.meter.set_budget_left(left);
         }
     }
 
