@@ -18,6 +18,10 @@ pub const TOO_MANY_TOOLS: &str = "TooManyTools";
 pub const FALLBACK_ACTIVE: &str = "FallbackActive";
 /// The first model answers again.
 pub const FIRST_MODEL: &str = "FirstModel";
+/// The tokens of today are spent.
+pub const BUDGET_SPENT: &str = "BudgetSpent";
+/// Tokens of today are left.
+pub const WITHIN_BUDGET: &str = "WithinBudget";
 /// The web search is left out, as no search service is set.
 pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
 /// An image of the user's own gets a provider of models that Récif's runner does not know.

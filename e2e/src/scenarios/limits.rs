@@ -11,13 +11,14 @@ use crate::{
     kinds::AGENT,
     manifests::agent,
     namespace::Namespace,
-    object::ObjectExt as _,
+    object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
     watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_caller_beyond_the_limit_waits_and_others_do_not,
+    once_its_tokens_are_spent_an_agent_is_refused_until_they_are_raised,
 );
 
 /// Longest wait until a new permission or limit is effective.
@@ -75,5 +76,54 @@ async fn a_caller_beyond_the_limit_waits_and_others_do_not(ns: Namespace) -> Res
     await_answer(&ns, &one).await?;
     ensure!(ns.pod_uids("limited").await? == pods, "an edit of limits replaces Pods");
     ensure!(ns.get(AGENT, "limited").await?.is_running(), "an edit of limits leaves Running");
+    Ok(())
+}
+
+async fn once_its_tokens_are_spent_an_agent_is_refused_until_they_are_raised(ns: Namespace) -> Result<()> {
+    let limits = |tokens: u64| json!([{"per": "workload", "tokensPerDay": tokens}]);
+    ns.start(&agent("thrifty", json!({"limits": limits(50)}))).await?;
+    let pods = ns.pod_uids("thrifty").await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "thrifty").await?;
+    await_answer(&ns, &gateway).await?;
+    let mut answered = 1;
+    let refused = loop {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", HI).await?;
+        match answer.status {
+            200 => {
+                answered += 1;
+                let headers = (answer.header("x-recif-usage"), answer.header("x-recif-spent"));
+                ensure!(matches!(headers, (Some(_), None)), "{answer:?}");
+            }
+            _ => break answer,
+        }
+        ensure!(answered <= 100, "no request was refused");
+    };
+    ensure!(refused.status == 429 && refused.header("x-recif-reason") == Some("budget"), "{answered}, {refused:?}");
+    ensure!(refused.header("x-should-retry") == Some("false"), "{refused:?}");
+    let wait: u64 = refused.header("retry-after").unwrap_or_default().parse()?;
+    ensure!((1..=86_400).contains(&wait) && refused.text.contains("may use 50 tokens a day"), "{refused:?}");
+    let completion = r#"{"model":"thrifty","messages":[{"role":"user","content":"hi"}]}"#;
+    let refused = poll(EFFECTIVE, "a refusal in the form of OpenAI", || async {
+        // The other gateway may admit what it has not heard of yet.
+        let answer = send_request(&ns, &gateway, "POST", "/v1/chat/completions", completion).await?;
+        Ok((answer.status != 200).then_some(answer))
+    })
+    .await?;
+    ensure!(refused.status == 429 && refused.text.contains("insufficient_quota"), "{refused:?}");
+
+    let words = "its token budget of today (50) is spent";
+    let is_spent = |it: &Object| {
+        let condition = it.condition("WithinLimits");
+        condition.is_false() && condition.contains(words)
+    };
+    ns.until(AGENT, "thrifty", EFFECTIVE, "says that its budget is spent", is_spent).await?;
+    let (code, why) = ns.env.recif(&["why", "agent/thrifty", "-n", &ns.name]).await?;
+    ensure!(code == 0 && why.contains(words) && why.contains("raise limits[workload].tokensPerDay"), "{why}");
+
+    ns.edit(AGENT, "thrifty", json!({"spec": {"limits": limits(10_000_000_000_000)}})).await?;
+    await_answer(&ns, &gateway).await?;
+    let is_within = |it: &Object| it.condition("WithinLimits").is_true();
+    ns.until(AGENT, "thrifty", EFFECTIVE, "says that tokens are left", is_within).await?;
+    ensure!(ns.pod_uids("thrifty").await? == pods, "an edit of limits replaces Pods");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Port of the scaler to the cluster.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
 use actions::ports::{CachedChild, WorkloadPod};
 use async_trait::async_trait;
@@ -8,7 +8,7 @@ use crds::Scaling;
 use machine::ApiError;
 use meta::Key;
 
-use super::gateways::ModelCounts;
+use super::{budget::ReportedTokens, gateways::ModelCounts};
 
 /// Identity of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -110,4 +110,13 @@ pub trait WorkloadFleet: Send + Sync {
     /// # Errors
     /// The failure of the request, classified.
     async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError>;
+
+    /// Returns the workloads whose status does not say whether their budget of tokens is spent, as these reports have it.
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId>;
+
+    /// Writes into the status of a workload whether its budget of tokens is spent, by this report.
+    ///
+    /// # Errors
+    /// The failure of the request, classified.
+    async fn note_budget(&self, id: &WorkloadId, reported: Option<ReportedTokens>) -> Result<(), ApiError>;
 }

@@ -1,7 +1,7 @@
 //! Port of the scaler on the cluster itself: reads the informer caches, writes through the API.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fmt,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
@@ -22,6 +22,7 @@ use meta::{Key, PhasedObject as _};
 use tokio::sync::Notify;
 
 use super::{
+    budget::{self, BudgetChange, ReportedTokens},
     fallback::FallbackConditions,
     fleet::{ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView},
     gateways::ModelCounts,
@@ -150,6 +151,17 @@ impl WorkloadFleet for LiveFleet {
     async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError> {
         if id.kind == Agent::KIND { self.fallbacks.write(&id.key, answered).await } else { Ok(()) }
     }
+
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
+        self.kinds.iter().flat_map(|kind| kind.due_budgets(reported)).collect()
+    }
+
+    async fn note_budget(&self, id: &WorkloadId, reported: Option<ReportedTokens>) -> Result<(), ApiError> {
+        match self.kind(id) {
+            Some(kind) => kind.note_budget(&id.key, reported).await,
+            None => Ok(()),
+        }
+    }
 }
 
 /// Workloads of one kind.
@@ -159,6 +171,8 @@ trait KindFleet: Send + Sync {
     fn keys(&self) -> Vec<Key>;
     fn view(&self, key: &Key) -> Option<WorkloadView>;
     async fn write_status(&self, key: &Key, uid: &str, status: &ScalingStatus) -> Result<(), ApiError>;
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId>;
+    async fn note_budget(&self, key: &Key, reported: Option<ReportedTokens>) -> Result<(), ApiError>;
 }
 
 struct KindWorkloads<K> {
@@ -184,6 +198,12 @@ impl<K: WorkloadKind + CustomObject> KindWorkloads<K> {
         });
         let objects = CustomObjects::new(transport.clone(), map.clone()).managed_by(SCALER);
         Box::new(Self { map: map.clone(), caches: caches.clone(), clock: clock.clone(), objects })
+    }
+
+    /// Returns how the condition on the budget of a workload has to change, by this report.
+    fn budget_change(&self, cr: &K, reported: Option<ReportedTokens>) -> Option<BudgetChange> {
+        let status = cr.common().filter(|status| !cr.is_deleting() && !status.is_initial())?;
+        budget::change(status, &cr.traffic().limits, reported, self.clock.now())
     }
 }
 
@@ -227,6 +247,22 @@ impl<K: WorkloadKind + CustomObject> KindFleet for KindWorkloads<K> {
             Some(patch) => self.objects.patch_status(key, patch).await.map(drop),
             None => Ok(()),
         }
+    }
+
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
+        let keys = self.map.keys().into_iter().filter_map(|key| Some((self.map.get(&key)?, key)));
+        let due = keys.filter_map(|(cr, key)| {
+            let id = WorkloadId { kind: K::KIND, key };
+            self.budget_change(&cr, reported.get(&id).copied()).map(|_| id)
+        });
+        due.collect()
+    }
+
+    async fn note_budget(&self, key: &Key, reported: Option<ReportedTokens>) -> Result<(), ApiError> {
+        let Some(cr) = self.map.get(key) else { return Ok(()) };
+        let Some(change) = self.budget_change(&cr, reported) else { return Ok(()) };
+        let patch = budget::patch(cr.uid(), cr.generation(), &cr.status_json(), &change, self.clock.now());
+        self.objects.patch_status(key, patch).await.map(drop)
     }
 }
 

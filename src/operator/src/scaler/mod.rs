@@ -5,6 +5,7 @@
 //! queries and writes, through a [`WorkloadFleet`], which `live` implements by the caches and the API. `cold` sends long polls to the
 //! gateways, so that a workload without Pods is evaluated as soon as a request waits for it.
 
+mod budget;
 mod cold;
 mod decide;
 mod demand;
@@ -20,6 +21,7 @@ mod step;
 mod testing;
 mod tracked;
 
+pub use budget::ReportedTokens;
 pub use decide::{Decision, Direction, ReplicaPolicy, Window, decide};
 pub use demand::{LoadDemand, LoadReport, Meter, PodSample};
 pub use fleet::{ScalingCondition, ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView};

@@ -63,6 +63,20 @@ pub(super) fn patch(uid: &str, generation: i64, status: &Value, next: &ScalingSt
     (steps.len() > 1).then_some(Value::Array(steps))
 }
 
+/// Returns the JSON Patch that replaces a condition of a stored status, or removes it. The list of conditions can only be replaced as a
+/// whole, so it tests that it is as it was read.
+pub(super) fn replace_condition(uid: &str, status: &Value, type_: &str, next: Option<Value>) -> Value {
+    let stored = &status["conditions"];
+    let mut conditions: Vec<Value> = stored.as_array().cloned().unwrap_or_default();
+    conditions.retain(|known| known["type"] != type_);
+    conditions.extend(next);
+    json!([
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "test", "path": "/status/conditions", "value": stored},
+        {"op": "add", "path": "/status/conditions", "value": conditions},
+    ])
+}
+
 fn condition(status: &Value) -> Option<&Value> {
     status["conditions"].as_array()?.iter().find(|found| found["type"] == condition_type::SCALING_ACTIVE)
 }

@@ -163,6 +163,14 @@ impl WorkloadFleet for SlowFleet {
     async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError> {
         self.0.note_models(id, answered).await
     }
+
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
+        self.0.due_budgets(reported)
+    }
+
+    async fn note_budget(&self, id: &WorkloadId, reported: Option<ReportedTokens>) -> Result<(), ApiError> {
+        self.0.note_budget(id, reported).await
+    }
 }
 
 #[tokio::test]
