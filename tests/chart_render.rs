@@ -171,6 +171,8 @@ fn builtin_traces_lead_to_the_control_plane() {
     let operator = names("Deployment recif-system/recif-operator", &container("env"));
     let endpoint = json!({"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://recif-control-plane:4318"});
     assert_eq!(operator, [endpoint]);
+    // It keeps spans of workloads alone.
+    assert!(names("Deployment recif-system/recif-gateway", &container("env")).is_empty());
     let control_plane = "Deployment recif-system/recif-control-plane";
     assert_eq!(names(control_plane, &container("args")), [json!("--otlp-listen=0.0.0.0:4318")]);
     assert_eq!(names(control_plane, &container("ports")), [json!({"name": "otlp", "containerPort": 4318})]);
@@ -181,6 +183,19 @@ fn builtin_traces_lead_to_the_control_plane() {
     let error = refused(&[builtin, "controlPlane.enabled=false"]);
     assert!(error.contains("telemetry.endpoint is builtin"), "{error}");
     assert!(refused(&[r#"telemetry.endpoint="built-in""#]).contains("telemetry"));
+}
+
+#[test]
+fn a_collector_is_named_to_operator_and_gateway() {
+    let collector = "http://collector.monitoring:4318";
+    let objects = objects(&rendered("recif", &[&format!("telemetry.endpoint={collector:?}")]));
+    let endpoint = json!({"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": collector});
+    for (part, expected) in [("operator", true), ("gateway", true), ("control-plane", false)] {
+        let env =
+            objects[&format!("Deployment recif-system/recif-{part}")].pointer("/spec/template/spec/containers/0/env");
+        let has_it = env.and_then(Value::as_array).is_some_and(|env| env.contains(&endpoint));
+        assert_eq!(has_it, expected, "{part}");
+    }
 }
 
 #[test]

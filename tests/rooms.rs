@@ -32,7 +32,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("runner", "a2a mcp daemon crds dotprompt telemetry"),
     ("cluster", "meta crds machine actions identity"),
     ("operator", "meta crds machine actions cluster mcp http1 daemon identity telemetry"),
-    ("gateway", "meta crds machine cluster http1 daemon identity"),
+    ("gateway", "meta crds machine cluster http1 daemon identity telemetry"),
     ("control_plane", "meta crds machine actions cluster store http1 daemon telemetry"),
     ("cli", "a2a meta crds machine actions cluster identity import yaml"),
     ("dev", "apiserver control_plane crds daemon gateway meta node operator yaml"),

@@ -40,18 +40,26 @@ async fn each_request_has_a_line_with_its_caller_and_nothing_that_was_said(ns: N
     let refused = send_request(&ns, &anonymous, "POST", CHAT, HI).await?;
     ensure!(refused.status == 401, "{refused:?}");
 
-    let (served, denied) = poll(START_TIMEOUT, "the lines of both requests", || async {
+    let stream = ClientTarget { headers: format!("{}Accept: text/event-stream\r\n", target.headers), ..target.clone() };
+    let streamed = send_request(&ns, &stream, "POST", CHAT, HI).await?;
+    ensure!(streamed.status == 200 && streamed.text.contains("event: done"), "{streamed:?}");
+
+    let lines = poll(START_TIMEOUT, "the lines of all requests", || async {
         let lines = gateway::audit(&ns.env, &ns.name).await?;
-        let of = |code: u16| lines.iter().find(|line| line["code"] == code).cloned();
-        Ok(of(200).zip(of(401)))
+        let count = |code: u16| lines.iter().filter(|line| line["code"] == code).count();
+        Ok((count(200) >= 2 && count(401) >= 1).then_some(lines))
     })
     .await?;
-    ensure!(served["kind"] == "Agent" && served["name"] == "audited" && served["method"] == "POST", "{served}");
-    ensure!(served["verdict"] == "allowed" && served["aborted"] == false, "{served}");
-    ensure!(served["caller"].as_str().is_some_and(|caller| !caller.is_empty()), "{served}");
-    ensure!(served["model"] == "stub/echo" && served["tokens"]["out"].as_u64() > Some(0), "{served}");
-    ensure!(served["bytes_in"] == HI.len() && served["bytes_out"].as_u64() > Some(0), "{served}");
-    served["pod"].as_str().context("no Pod")?;
+    let of = |code: u16| lines.iter().filter(move |line| line["code"] == code);
+    for served in of(200) {
+        ensure!(served["kind"] == "Agent" && served["name"] == "audited" && served["method"] == "POST", "{served}");
+        ensure!(served["verdict"] == "allowed" && served["aborted"] == false, "{served}");
+        ensure!(served["caller"].as_str().is_some_and(|caller| !caller.is_empty()), "{served}");
+        ensure!(served["model"] == "stub/echo" && served["tokens"]["out"].as_u64() > Some(0), "{served}");
+        ensure!(served["bytes_in"] == HI.len() && served["bytes_out"].as_u64() > Some(0), "{served}");
+        served["pod"].as_str().context("no Pod")?;
+    }
+    let denied = of(401).next().context("no line of the request without a token")?;
     ensure!(denied["verdict"] == "denied" && denied["reason"] == "unauthenticated", "{denied}");
     ensure!(denied["caller"].is_null(), "{denied}");
     for line in gateway::audit(&ns.env, &ns.name).await? {

@@ -125,6 +125,7 @@ const THEMES: &[&[Scenario]] = &[
     mutations::SCENARIOS,
     loops::ALONE,
     environment::ALONE,
+    traces::ALONE,
     identity::ALONE,
     doctor::ALONE,
     faults::SCENARIOS,

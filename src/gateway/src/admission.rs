@@ -46,7 +46,7 @@ pub(super) async fn acquire_slot<S: ClientStream>(
     Box::pin(async {
         let began = Instant::now();
         let slot = wait_for_slot(client, call.path.key, route, call.arrived, call.shared).await;
-        call.audit.queued(began.elapsed());
+        call.record.queued(began);
         slot
     })
     .await

@@ -7,7 +7,6 @@ use http1::{Connection, Fields, Framing, HeadError, KEEP_ALIVE, RequestHead};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{
-    audit::AuditGuard,
     auth::RequestCaller,
     clients::ClientId,
     limits::{LimitTime, RateRefusal, form_at},
@@ -15,12 +14,14 @@ use super::{
     meter::Meter,
     path::{Path, RouteError},
     recheck::{RECHECK_INTERVAL, while_allowed},
+    record::RecordGuard,
     relay,
     request::{RelayOutcome, RequestContext},
     root::{self, ChosenAgent, HeldBody, RootOutcome},
     routes::Route,
     sessions::SessionRef,
     state::GatewayContext,
+    traces::TracedRequest,
 };
 use crate::{
     local_response::{too_many_requests, unknown_workload},
@@ -174,44 +175,48 @@ async fn request<S: ClientStream>(
     let meter = meter.as_deref();
     // Closures stand where they are used: one with a name would take room in the future of every open stream.
     let workload = route.as_deref().map(|route| &route.workload);
-    let audit = shared.audit.begin(workload, &head, arrived, || origin(&head, peer, shared));
+    let mut record = shared.log.begin(workload, &head, arrived, || origin(&head, peer, shared));
     let caller = match shared.auth.authorize(&head, &path, route.as_deref(), || origin(&head, peer, shared)).await {
         Ok(caller) => caller,
         Err(refusal) => {
-            if audit.is_on()
+            if record.is_on()
                 && let Some(caller) = shared.auth.known_caller(&head)
             {
-                audit.called_by(&caller);
+                record.called_by(&caller);
             }
-            let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+            let refusal = Refusal { response: &refusal, form, meter, record: Some(&record) };
             return refuse(client, refusal, head.is_head(), close, shared).await;
         }
     };
-    audit.called_by(&caller);
+    record.called_by(&caller);
     let Some(route) = route else {
         let refusal = match form {
             ErrorForm::Recif => shared.unknown_workload(path.key),
             ErrorForm::OpenAi => root::unknown_model(&shared.unknown_workload(path.key), &path),
         };
-        let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+        let refusal = Refusal { response: &refusal, form, meter, record: Some(&record) };
         return refuse(client, refusal, head.is_head(), close, shared).await;
     };
+    if shared.log.traces.is_on() {
+        let traced = TracedRequest { head: &head, caller: &caller, peer, workload: &route.workload, arrived };
+        record.trace(&traced, || origin(&head, peer, shared));
+    }
     head.upgrades &= caller.may_upgrade();
     let Some(_ticket) = shared.clients.acquire(|| client_id(&caller, &head, peer, shared)) else {
         let refusal = too_many_requests();
-        let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+        let refusal = Refusal { response: &refusal, form, meter, record: Some(&record) };
         return refuse(client, refusal, head.is_head(), close, shared).await;
     };
     let session = match SessionRef::read(&head, route.workload.kind) {
         Ok(session) => session,
         Err(refusal) => {
-            let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+            let refusal = Refusal { response: &refusal, form, meter, record: Some(&record) };
             return refuse(client, refusal, head.is_head(), close, shared).await;
         }
     };
     if let Some(limited) = limited(&route, || client_id(&caller, &head, peer, shared), shared) {
         let (refusal, form) = (limited.response(route.workload.kind), form_at(path.rest, form));
-        let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+        let refusal = Refusal { response: &refusal, form, meter, record: Some(&record) };
         return refuse(client, refusal, head.is_head(), close, shared).await;
     }
     let token = shared.keys.get().map(|keys| route.workload.token(caller.user.as_ref(), &keys));
@@ -227,7 +232,7 @@ async fn request<S: ClientStream>(
         session,
         token,
         answered,
-        audit: &audit,
+        record: &record,
         shared,
     };
     let ended = {
@@ -237,14 +242,14 @@ async fn request<S: ClientStream>(
     };
     match ended.unwrap_or(RelayOutcome::Aborted) {
         RelayOutcome::Served { again } => {
-            audit.complete();
+            record.complete();
             Ok(again && !shared.leaving())
         }
         RelayOutcome::Aborted => Err(AbortConnection),
         // The body may be unread, or read in part.
         RelayOutcome::Refused(refusal) => {
             let close = close || client.overrun;
-            let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+            let refusal = Refusal { response: &refusal, form, meter, record: Some(&record) };
             refuse(client, refusal, head.is_head(), close, shared).await
         }
     }
@@ -300,7 +305,7 @@ async fn at_root<'a, S: ClientStream>(
     match root::resolve(client, head, peer, origin(head, peer, shared), shared).await {
         RootOutcome::Agent(agent, body) => Ok((agent, body)),
         RootOutcome::Refused(refusal) => {
-            let refusal = Refusal { response: &refusal, form: ErrorForm::OpenAi, meter: None, audit: None };
+            let refusal = Refusal { response: &refusal, form: ErrorForm::OpenAi, meter: None, record: None };
             Err(refuse(client, refusal, head.is_head(), close, shared).await)
         }
         RootOutcome::Responded { again } => Err(Ok(client.flush().await.is_ok() && again)),
@@ -315,14 +320,14 @@ struct Refusal<'a> {
     form: ErrorForm,
     /// Meter of the addressed workload, if there is one.
     meter: Option<&'a Meter>,
-    /// What the audit is to say of the request, if it is one for a workload.
-    audit: Option<&'a AuditGuard<'a>>,
+    /// What the audit and the trace are to say of the request, if it is one for a workload.
+    record: Option<&'a RecordGuard<'a>>,
 }
 
 impl<'a> Refusal<'a> {
     /// Creates the refusal of a request that leads to no workload.
     fn of(response: &'a LocalResponse) -> Self {
-        Self { response, form: ErrorForm::Recif, meter: None, audit: None }
+        Self { response, form: ErrorForm::Recif, meter: None, record: None }
     }
 }
 
@@ -334,8 +339,8 @@ async fn refuse<S: ClientStream>(
     shared: &GatewayContext,
 ) -> Result<bool, AbortConnection> {
     shared.metrics.refused(refusal.meter, refusal.response);
-    if let Some(audit) = refusal.audit {
-        audit.refused(refusal.response);
+    if let Some(record) = refusal.record {
+        record.refused(refusal.response);
     }
     Ok(respond(client, refusal, to_head, close).await.is_ok() && !close)
 }

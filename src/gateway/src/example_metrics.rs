@@ -3,11 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use cluster::metrics::ApiMetrics;
+use telemetry::SpanCounters;
 use tokio::time::Instant;
 
 use super::{
     limits::LimitPer, local_response::unknown_workload, meter::ColdStart, meters::Meters, metrics::GatewayMetrics,
-    object::RoutedKind,
+    object::RoutedKind, usage::ReportedUsage,
 };
 
 /// Returns the metrics of a gateway in which each event has happened, as OpenMetrics text, for the documentation.
@@ -16,8 +17,13 @@ use super::{
 /// None in practice: it writes to memory.
 pub fn example_metrics() -> Result<String, fmt::Error> {
     let (meters, api) = (Arc::new(Meters::new(true)), ApiMetrics::default());
-    let metrics = GatewayMetrics::new(meters.clone(), |registry| api.register(registry));
+    let spans = SpanCounters::default();
+    let metrics = GatewayMetrics::new(meters.clone(), |registry| {
+        api.register(registry);
+        spans.register(registry);
+    });
     api.record_examples();
+    spans.sent(1);
     let meter = meters.enter(RoutedKind::Agent, b"agents/default/weather", "default", "weather");
     let mut wait = meter.begin_wait();
     wait.begin_cold_start();
@@ -26,5 +32,6 @@ pub fn example_metrics() -> Result<String, fmt::Error> {
     drop(meter.begin_request(Instant::now()));
     metrics.refused(Some(&meter), &unknown_workload());
     meter.count_limited(LimitPer::Caller);
+    meter.tokens.count(&ReportedUsage { tokens: [1; 5], model: Some("openai/gpt-5".into()) });
     metrics.encode()
 }

@@ -1,11 +1,13 @@
 //! Rewrites heads for forwarding: the request head that a workload gets, and the response head that a client gets.
 
-use http1::{HeadWriter, ResponseHead, Version, is_lenient_match};
+use http1::{HeadWriter, RequestHead, ResponseHead, is_lenient_match};
+use telemetry::{TRACEPARENT, TRACESTATE};
 
 use super::{
     path::Path,
     request::RequestContext,
     sessions::{self, PodTag},
+    traces::sent_context,
     workload::WorkloadState,
 };
 
@@ -14,16 +16,12 @@ const REROUTES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-o
 
 /// Writes the request head that a Pod of the workload gets.
 pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadState, out: &mut Vec<u8>) {
-    let RequestContext { head, path, caller, peer, shared, session, token, audit, .. } = call;
+    let RequestContext { head, path, caller, peer, shared, session, token, record, .. } = call;
     // Reserves room for the added fields, so that the buffer grows once.
     out.reserve(head.bytes.len() + token.map_or(0, str::len) + 512);
-    let mut traces = head.fields.values(head.bytes, "traceparent");
-    // A trace is continued and none begins: the gateway has no collector, and its decision would bind the runtime's.
-    let trace = match (traces.next(), traces.next()) {
-        (Some(parent), None) if is_trace_parent(parent) => Some(parent),
-        _ => None,
-    };
-    audit.sent(trace);
+    let sent = sent_context(head);
+    let trace = shared.log.traces.forwarded(record.span(), sent.as_ref(), caller.continues_trace(peer));
+    record.sent(trace.trace_id);
     let mut with_root = Vec::new();
     let target = match path.rest.first() {
         Some(b'/') => path.rest,
@@ -41,8 +39,8 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
                     || (caller.is_anonymous() && REROUTES.iter().any(|known| is_lenient_match(name, known)))
             }
             Some(b't') => {
-                trace.is_none()
-                    && [&b"traceparent"[..], b"tracestate"].iter().any(|ours| name.eq_ignore_ascii_case(ours))
+                (!trace.keeps_parent() && name.eq_ignore_ascii_case(TRACEPARENT.as_bytes()))
+                    || (!trace.keeps_state && name.eq_ignore_ascii_case(TRACESTATE.as_bytes()))
             }
             Some(b'm') => session.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()),
             Some(b'a') => caller.hides_authorization && name.eq_ignore_ascii_case(b"authorization"),
@@ -59,6 +57,9 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
         Some(before) => writer.field("X-Forwarded-Prefix", prefix(before, path)),
         None => writer.field("X-Forwarded-Prefix", path.prefix),
     };
+    if let Some(parent) = &trace.parent {
+        writer = writer.field(TRACEPARENT, parent);
+    }
     if let Some(session) = session {
         writer = writer.field(sessions::FIELD, session.id);
     }
@@ -74,17 +75,18 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
     writer.end_request(head);
 }
 
-/// Writes the response head that a client gets. `pod` is the tag that is put before a session id, for workloads with
+/// Writes the response head that the client of `request` gets. `pod` is the tag that is put before a session id, for workloads with
 /// sessions.
 pub(super) fn write_response_head(
     head: &ResponseHead<'_>,
-    version: Version,
+    request: &RequestHead<'_>,
     close: bool,
     pod: Option<&PodTag>,
     out: &mut Vec<u8>,
 ) {
     out.reserve(head.bytes.len() + 32);
-    let mut writer = HeadWriter::response(head, version, out).copy(head.bytes, head.fields, |name| {
+    let writer = HeadWriter::response(head, request.version, out).with_trailers(request.takes_trailers());
+    let mut writer = writer.copy(head.bytes, head.fields, |name| {
         name.eq_ignore_ascii_case(b"x-recif-load")
             || (pod.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()))
     });
@@ -96,7 +98,7 @@ pub(super) fn write_response_head(
     {
         writer = writer.parts(sessions::FIELD, [pod.as_bytes(), b".", id]);
     }
-    writer.end_response(head, version, close);
+    writer.end_response(head, request.version, close);
 }
 
 /// Reports whether a name from a client is reserved for the gateway.
@@ -129,48 +131,9 @@ fn prefix(before: &[u8], path: &Path<'_>) -> Vec<u8> {
     [before.strip_suffix(b"/").unwrap_or(before), path.prefix].concat()
 }
 
-/// Reports whether a value is a valid `traceparent` (W3C Trace Context, section 3.2).
-fn is_trace_parent(value: &[u8]) -> bool {
-    let hex = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let (Some(version), Some(trace), Some(parent), Some(flags)) =
-        (value.get(..2), value.get(3..35), value.get(36..52), value.get(53..55))
-    else {
-        return false;
-    };
-    let dashes = [2, 35, 52].iter().all(|at| value[*at] == b'-');
-    let set = |part: &[u8]| part.iter().any(|byte| *byte != b'0');
-    let length = value.len() == 55 || (version != b"00" && value[55] == b'-');
-    dashes
-        && length
-        && version != b"ff"
-        && [version, trace, parent, flags].iter().all(|part| hex(part))
-        && set(trace)
-        && set(parent)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_trace_is_passed_on_only_if_it_is_one() {
-        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert!(is_trace_parent(good.as_bytes()));
-        assert!(is_trace_parent(good.replacen("00", "cc", 1).as_bytes()));
-        assert!(is_trace_parent(format!("{}-more", good.replacen("00", "cc", 1)).as_bytes()));
-        for bad in [
-            String::new(),
-            good.to_uppercase(),
-            good.replacen("00", "ff", 1),
-            format!("{good}-more"),
-            good.replace('-', "_"),
-            "00-00000000000000000000000000000000-00f067aa0ba902b7-01".into(),
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01".into(),
-            good[..54].into(),
-        ] {
-            assert!(!is_trace_parent(bad.as_bytes()), "{bad}");
-        }
-    }
 
     #[test]
     fn names_of_ours_are_known_however_they_are_written() {

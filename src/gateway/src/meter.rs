@@ -7,14 +7,14 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicU16, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use super::{limits::LimitPer, local_response::LocalResponse};
+use super::{counter_slots::Slots, limits::LimitPer, local_response::LocalResponse, model_tokens::ModelTokens};
 
 /// Upper bounds of the latency buckets, in seconds. The tenth bucket has none.
 pub(super) const BUCKETS: [f64; 9] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
@@ -89,38 +89,6 @@ fn place_of(reason: &str) -> u16 {
     u16::try_from(at + 1).unwrap_or(u16::MAX)
 }
 
-/// Counters by a number that is not known before: each of the first ones gets a slot. Zero marks a free slot.
-#[derive(Debug)]
-struct Slots(Box<[(AtomicU16, AtomicU64)]>);
-
-impl Slots {
-    /// Creates a slot for each reserved number, and free ones.
-    fn new(reserved: impl IntoIterator<Item = u16>, free: usize) -> Self {
-        let owners = reserved.into_iter().chain(std::iter::repeat_n(0, free));
-        Self(owners.map(|owner| (AtomicU16::new(owner), AtomicU64::new(0))).collect())
-    }
-
-    /// Counts; returns false if every slot has another number.
-    fn count(&self, number: u16) -> bool {
-        for (owner, count) in &self.0 {
-            let found = match owner.load(Relaxed) {
-                0 => owner.compare_exchange(0, number, Relaxed, Relaxed).map_or_else(|other| other, |_| number),
-                found => found,
-            };
-            if found == number {
-                count.fetch_add(1, Relaxed);
-                return true;
-            }
-        }
-        false
-    }
-
-    fn read(&self) -> impl Iterator<Item = (u16, u64)> {
-        let read = self.0.iter().map(|(owner, count)| (owner.load(Relaxed), count.load(Relaxed)));
-        read.filter(|(_, count)| *count > 0)
-    }
-}
-
 /// Counters of one workload, or of all workloads of a kind that are not counted by name.
 #[derive(Debug)]
 pub(super) struct Meter {
@@ -143,6 +111,8 @@ pub(super) struct Meter {
     cold_starts: [AtomicU64; ColdStart::ALL.len()],
     /// Requests beyond a limit, in the order of [`LimitPer::ALL`].
     limited: [AtomicU64; LimitPer::ALL.len()],
+    /// Tokens that responses reported.
+    pub(super) tokens: ModelTokens,
 }
 
 impl Meter {
@@ -171,6 +141,7 @@ impl Meter {
             active: AtomicI64::new(0),
             cold_starts: Default::default(),
             limited: Default::default(),
+            tokens: ModelTokens::default(),
         }
     }
 

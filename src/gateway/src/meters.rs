@@ -155,6 +155,16 @@ impl Collector for MeterCollector {
                 counter(&mut cold_starts, meter, ("outcome", outcome.as_str()), count)?;
             }
         }
+        let help = "Tokens that models used for answers, as these report: cache_read and cache_write are parts of input, and reasoning is \
+                    one of output.";
+        let mut tokens = encoder.encode_descriptor("tokens", help, None, MetricType::Counter)?;
+        for meter in &meters {
+            for (model, direction, count) in meter.tokens.read() {
+                let mut labels = labels(meter, Some(("model", &*model)));
+                labels.push(("direction", direction.as_str()));
+                tokens.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            }
+        }
         let help = "Time from a request's head to the end of its answer.";
         let mut durations = encoder.encode_descriptor("duration_seconds", help, None, MetricType::Histogram)?;
         for meter in relayed() {

@@ -30,6 +30,10 @@ use daemon::{
     runtime::{Runtime, RuntimeError, exit_code},
     tls::{H2, HTTP1, Tls, TlsError},
 };
+use telemetry::{
+    SpanCounters, TelemetryConfig, TelemetryError, Tracing,
+    semconv::{K8S_NAMESPACE_NAME, K8S_POD_NAME, RECIF_KIND, SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION},
+};
 use tokio::{
     net::TcpListener,
     task::JoinSet,
@@ -49,10 +53,12 @@ use super::{
     meters::Meters,
     metrics::GatewayMetrics,
     object::{self, Object, RoutedKind},
+    record::RequestLog,
     root::RootLimits,
     routes::{Route, Routes},
     serve::{accept_on_all, bind},
     state::GatewayContext,
+    traces::RequestTraces,
 };
 
 /// Interval at which idle connections and expired early readiness are swept.
@@ -73,9 +79,12 @@ pub enum GatewayError {
     /// The system has no random numbers.
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
-    /// The thread of the audit cannot be started.
-    #[error("start the thread of the audit: {0}")]
-    Audit(std::io::Error),
+    /// A variable of OpenTelemetry has a value that cannot be used.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    /// The thread of the audit, or that of the spans, cannot be started.
+    #[error("start the thread of the audit or of the spans: {0}")]
+    Log(std::io::Error),
     /// The threads that serve connections ended.
     #[error("serve connections: {0}")]
     Threads(std::io::Error),
@@ -134,19 +143,23 @@ impl RequestCount {
     }
 }
 
-/// Runs until SIGTERM or SIGINT and the last request. The exit code is 0, or 1 for a failure, or 2 for a wrong flag.
+/// Runs until SIGTERM or SIGINT and the last request. The exit code is 0, or 1 for a failure, or 2 for a wrong flag or variable.
 pub async fn run(args: GatewayArgs) -> ExitCode {
-    let is_usage = |error: &GatewayError| matches!(error, GatewayError::Flag(_) | GatewayError::Tls(_));
+    let is_usage = |error: &GatewayError| {
+        matches!(error, GatewayError::Flag(_) | GatewayError::Tls(_) | GatewayError::Telemetry(_))
+    };
     let serves = async { serve(prepare(args, None).await?, Listeners::default(), Runtime::new()?).await };
     exit_code("the gateway", serves.await, is_usage)
 }
 
-/// Reads the flags, and takes a given client of the API server or makes that of the configured cluster.
+/// Reads the flags, and the variables of OpenTelemetry, and takes a given client of the API server or makes that of the configured
+/// cluster. Called in a runtime of tokio.
 ///
 /// # Errors
-/// A flag cannot be used, or no client can be made.
+/// A flag or variable cannot be used, or no client can be made.
 pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway, GatewayError> {
     let settings = GatewaySettings::read(&args)?;
+    let telemetry = TelemetryConfig::read(&|name: &str| std::env::var(name).ok())?;
     let api_metrics = ApiMetrics::default();
     let transport = connect(given, WriteGate::always(), CrashPoint::default(), api_metrics.clone(), DEADLINE).await?;
     let auth = match settings.auth {
@@ -156,9 +169,17 @@ pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway
         }
     };
     let (clock, meters) = (Clock::new(), Arc::new(Meters::new(args.metrics.by_workload)));
-    let metrics = GatewayMetrics::new(meters.clone(), |registry| api_metrics.register(registry));
+    let spans = SpanCounters::default();
+    let metrics = GatewayMetrics::new(meters.clone(), |registry| {
+        api_metrics.register(registry);
+        spans.register(registry);
+    });
+    let instance = random_hex::<8>()?;
+    let own = process_attributes(&telemetry, &instance, &args.operator_namespace);
+    let tracing = Tracing::start(&telemetry, &own, spans.clone())?;
     let dropped = metrics.audit_dropped.clone();
-    let audit = AuditLog::start(args.audit, std::io::stdout(), dropped).map_err(GatewayError::Audit)?;
+    let audit = AuditLog::start(args.audit, std::io::stdout(), dropped).map_err(GatewayError::Log)?;
+    let traces = RequestTraces::start(tracing, telemetry.sampler, spans).map_err(GatewayError::Log)?;
     let shared = Arc::new(GatewayContext {
         settings,
         routes: Routes::with_meters(clock, meters),
@@ -168,16 +189,31 @@ pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway
         connections: ClientLimiter::new(args.max_connections_per_address),
         root: RootLimits::default(),
         limits: RateLimiter::default(),
-        audit,
+        log: RequestLog { audit, traces },
         metrics,
         clock,
-        instance: random_hex::<8>()?,
+        instance,
         watch_health: Default::default(),
         leaving: Default::default(),
         closing: CancellationToken::new(),
         cold_starts: Default::default(),
     });
     Ok(Gateway { args, transport, shared })
+}
+
+/// Returns the attributes of this process for its spans.
+fn process_attributes(config: &TelemetryConfig, instance: &str, namespace: &str) -> Vec<(&'static str, String)> {
+    let service = config.service_name.clone().unwrap_or_else(|| "recif-gateway".to_owned());
+    let mut attributes = vec![
+        (SERVICE_NAME, service),
+        (SERVICE_VERSION, env!("CARGO_PKG_VERSION").to_owned()),
+        (SERVICE_INSTANCE_ID, instance.to_owned()),
+        (K8S_NAMESPACE_NAME, namespace.to_owned()),
+        (RECIF_KIND, "gateway".to_owned()),
+    ];
+    // Kubernetes names the host of a Pod after it.
+    attributes.extend(std::env::var("HOSTNAME").ok().filter(|pod| !pod.is_empty()).map(|pod| (K8S_POD_NAME, pod)));
+    attributes
 }
 
 /// Serves until the token of the runtime is cancelled, and drains then.
@@ -253,7 +289,7 @@ pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> 
     shared.closing.cancel();
     stop.cancel();
     let _ = stamps.await;
-    shared.audit.flush().await;
+    shared.log.flush().await;
     outcome
 }
 

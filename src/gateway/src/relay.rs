@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use crds::usage::USAGE_HEADER;
 use http1::{Connection, Exchange, ExchangeOutcome, ExchangeRequest, ResponseHead, ResponsePolicy, Timeouts, tunnel};
 use tokio::time::{Instant, Sleep};
 
@@ -35,6 +36,7 @@ use super::{
     routes::Route,
     sessions::{self, PodTag},
     state::GatewayContext,
+    usage::ReportedUsage,
     workload::WorkloadState,
 };
 use crate::request::{RelayOutcome, RequestContext};
@@ -99,6 +101,7 @@ pub(super) async fn relay<S: ClientStream>(
                 has_other_pod: others,
                 no_session_room: &sessionless,
                 misdirected: &misdirected,
+                is_usage_known: false,
             };
             let first_byte = route.object.timeout.unwrap_or(DEFAULT_TIMEOUT);
             let patience = Timeouts { first_byte, idle: IDLE_TIMEOUT };
@@ -113,7 +116,7 @@ pub(super) async fn relay<S: ClientStream>(
                 ExchangeOutcome::NoResponse { unanswered: true, unsent, replayable: true }
                     if was_reused && (*unsent || head.is_safe()) =>
                 {
-                    shared.metrics.retried(RetryReason::Stale);
+                    retried(call, RetryReason::Stale);
                     kept = None;
                     continue;
                 }
@@ -134,7 +137,7 @@ pub(super) async fn relay<S: ClientStream>(
             Ok(ExchangeOutcome::Declined { .. }) if misdirected.load(Relaxed) => {
                 distrust_self_report(&lease.pod, &route.workload, shared);
                 lease.unreachable(shared.clock.now());
-                shared.metrics.retried(RetryReason::Misdirected);
+                retried(call, RetryReason::Misdirected);
                 if call.session.is_some() {
                     return RelayOutcome::Refused(sessions::session_gone());
                 }
@@ -143,11 +146,11 @@ pub(super) async fn relay<S: ClientStream>(
                 // The Pod has room for anything but a new session.
                 lease.pod.answered(None, shared.clock.now());
                 elsewhere = true;
-                shared.metrics.retried(RetryReason::OverCapacity);
+                retried(call, RetryReason::OverCapacity);
             }
             Ok(ExchangeOutcome::Declined { .. }) => {
                 lease.refused(shared.clock.now());
-                shared.metrics.retried(RetryReason::OverCapacity);
+                retried(call, RetryReason::OverCapacity);
             }
             Err(Unreachable) => {
                 distrust_self_report(&lease.pod, &route.workload, shared);
@@ -156,7 +159,7 @@ pub(super) async fn relay<S: ClientStream>(
                 if failures > MAX_RETRIES || !route.workload.budget.withdraw() {
                     return refused(502, "connect", "no Pod of the workload accepts connections");
                 }
-                shared.metrics.retried(RetryReason::Connect);
+                retried(call, RetryReason::Connect);
             }
             Ok(ExchangeOutcome::Done { client, .. }) => {
                 lease.served();
@@ -174,6 +177,12 @@ pub(super) async fn relay<S: ClientStream>(
 
 /// No connection could be made.
 struct Unreachable;
+
+/// Counts that a request is sent again.
+fn retried(call: &RequestContext<'_>, reason: RetryReason) {
+    call.shared.metrics.retried(reason);
+    call.record.retried();
+}
 
 /// Withdraws early readiness: a Pod that was ready only by its sidecar's report has not served.
 fn distrust_self_report(pod: &UpstreamPod, workload: &WorkloadState, shared: &GatewayContext) {
@@ -220,6 +229,21 @@ struct RelayPolicy<'a> {
     no_session_room: &'a AtomicBool,
     /// Output: the Pod belongs to another workload.
     misdirected: &'a AtomicBool,
+    /// Set once the response has reported what its models used.
+    is_usage_known: bool,
+}
+
+impl RelayPolicy<'_> {
+    /// Counts what the response reports that its models used. A report in the header goes before one in the trailer.
+    fn count_usage(&mut self, report: &[u8]) {
+        if std::mem::replace(&mut self.is_usage_known, true) {
+            return;
+        }
+        if let Some(usage) = ReportedUsage::read(report) {
+            self.meter.tokens.count(&usage);
+            self.call.record.used(&usage);
+        }
+    }
 }
 
 impl ResponsePolicy for RelayPolicy<'_> {
@@ -248,7 +272,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
     }
 
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
-        let RequestContext { shared, arrived, answered, audit, .. } = self.call;
+        let RequestContext { shared, arrived, answered, record, .. } = self.call;
         if !head.is_interim() {
             answered();
             let load = head.fields.values(head.bytes, "x-recif-load").next().filter(|_| self.sidecar);
@@ -258,7 +282,10 @@ impl ResponsePolicy for RelayPolicy<'_> {
             self.workload.slots.dispatch();
             let after = arrived.elapsed();
             shared.metrics.answered(self.workload.kind, self.meter, head.status, after);
-            audit.answered(head, self.pod.address, after);
+            record.answered(head, self.pod.address, after);
+            if let Some(report) = head.fields.values(head.bytes, USAGE_HEADER).next() {
+                self.count_usage(report);
+            }
             if self.sidecar && head.status == 502 && reason(head) == Some(b"connect") {
                 distrust_self_report(self.pod, self.workload, shared);
             }
@@ -274,15 +301,23 @@ impl ResponsePolicy for RelayPolicy<'_> {
             }
         }
         let pod = Some(&self.pod.tag).filter(|_| self.workload.kind == RoutedKind::McpServer);
-        forward::write_response_head(head, self.call.head.version, close || shared.leaving(), pod, out);
+        forward::write_response_head(head, self.call.head, close || shared.leaving(), pod, out);
+    }
+
+    fn trailer(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let is_usage = name.eq_ignore_ascii_case(USAGE_HEADER.as_bytes());
+        if is_usage {
+            self.count_usage(value);
+        }
+        !is_usage
     }
 
     fn request_body(&mut self, bytes: usize) {
-        self.call.audit.count_in(bytes);
+        self.call.record.count_in(bytes);
     }
 
     fn response_body(&mut self, bytes: usize) {
-        self.call.audit.count_out(bytes);
+        self.call.record.count_out(bytes);
     }
 }
 

@@ -6,7 +6,7 @@ use http1::RequestHead;
 use tokio::time::Instant;
 
 use super::{
-    audit::AuditGuard, auth::RequestCaller, local_response::LocalResponse, path::Path, peer::Peer,
+    auth::RequestCaller, local_response::LocalResponse, path::Path, peer::Peer, record::RecordGuard,
     sessions::SessionRef, state::GatewayContext,
 };
 
@@ -24,8 +24,8 @@ pub(super) struct RequestContext<'a> {
     pub(super) token: Option<&'a str>,
     /// Called when the answer begins: nothing is held any more of a body that was read before it was relayed.
     pub(super) answered: &'a (dyn Fn() + Sync),
-    /// What the audit is to say of the request.
-    pub(super) audit: &'a AuditGuard<'a>,
+    /// What the audit and the trace are to say of the request.
+    pub(super) record: &'a RecordGuard<'a>,
     pub(super) shared: &'a Arc<GatewayContext>,
 }
 

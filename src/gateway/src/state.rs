@@ -14,8 +14,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    args::GatewaySettings, audit::AuditLog, auth::Auth, clients::ClientLimiter, clock::Clock, limits::RateLimiter,
-    local_response::LocalResponse, metrics::GatewayMetrics, peer::Peer, root::RootLimits, routes::Routes,
+    args::GatewaySettings, auth::Auth, clients::ClientLimiter, clock::Clock, limits::RateLimiter,
+    local_response::LocalResponse, metrics::GatewayMetrics, peer::Peer, record::RequestLog, root::RootLimits,
+    routes::Routes,
 };
 
 /// State shared by all requests.
@@ -37,8 +38,8 @@ pub(super) struct GatewayContext {
     pub(super) root: RootLimits,
     /// Limiter of the requests to workloads with limits.
     pub(super) limits: RateLimiter,
-    /// Audit of the requests to workloads.
-    pub(super) audit: AuditLog,
+    /// Audit and traces of the requests to workloads.
+    pub(super) log: RequestLog,
     /// Prometheus metrics.
     pub(super) metrics: GatewayMetrics,
     /// Millisecond clock.

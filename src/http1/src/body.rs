@@ -1,7 +1,7 @@
 //! Message framing: finds the end of a body, by `Content-Length` or by the chunked transfer coding (RFC 9112, section
 //! 7.1).
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use super::InvalidMessage;
 
@@ -124,9 +124,24 @@ impl BodyScanner {
         let before = self.trailers;
         let progress = self.advance(bytes)?;
         let body = &bytes[..progress.consumed];
-        let trailers = usize::from(self.trailers - before);
-        if trailers == 0 {
+        let trailers = self.trailers_since(before, body.len());
+        if trailers.is_empty() {
             return Ok((progress, Cow::Borrowed(body)));
+        }
+        Ok((progress, Cow::Owned([&body[..trailers.start], &body[trailers.end..]].concat())))
+    }
+
+    /// Returns the number of bytes of trailers so far.
+    pub(super) fn trailer_bytes(&self) -> u16 {
+        self.trailers
+    }
+
+    /// Returns the range of the trailers within the last `consumed` bytes, before which there were `before` bytes of them;
+    /// an empty one at the beginning if these bytes have none.
+    pub(super) fn trailers_since(&self, before: u16, consumed: usize) -> Range<usize> {
+        let length = usize::from(self.trailers - before);
+        if length == 0 {
+            return 0..0;
         }
         // Trailers are contiguous, and are followed by as much of the body's final empty line as has arrived.
         let behind = match self.state {
@@ -134,8 +149,13 @@ impl BodyScanner {
             BodyState::LastEnd => 1,
             _ => 0,
         };
-        let end = body.len() - behind;
-        Ok((progress, Cow::Owned([&body[..end - trailers], &body[end..]].concat())))
+        let end = consumed - behind;
+        end - length..end
+    }
+
+    /// Reports whether no trailer can follow any more.
+    pub(super) fn is_behind_trailers(&self) -> bool {
+        matches!(self.state, BodyState::LastEnd | BodyState::Ended)
     }
 
     /// Performs [`BodyScanner::advance`], and passes each run of content bytes, without framing, to `data`.

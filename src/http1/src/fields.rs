@@ -29,6 +29,8 @@ pub(super) enum FieldKind {
     Upgrade,
     /// Names of the trailers that follow a body.
     Trailer,
+    /// Transfer codings that the sender takes, and whether it takes trailers.
+    Te,
     /// Never forwarded: a hop-by-hop field, or a field with `_` that a server could take for a protected one.
     Dropped,
     Other,
@@ -36,8 +38,8 @@ pub(super) enum FieldKind {
 
 impl FieldKind {
     /// Returns the bit of the kind, for sets of kinds.
-    pub(super) const fn bit(self) -> u8 {
-        1 << self as u8
+    pub(super) const fn bit(self) -> u16 {
+        1 << self as u16
     }
 }
 
@@ -51,7 +53,7 @@ pub(super) struct DuplicateField;
 pub struct Fields {
     lines: Vec<FieldLine>,
     /// Set of the kinds that occur.
-    seen: u8,
+    seen: u16,
 }
 
 impl Fields {
@@ -181,7 +183,7 @@ fn read_line(head: &[u8], start: usize) -> Result<FieldLine, InvalidMessage> {
 
 fn field_kind(name: &[u8]) -> FieldKind {
     let (candidate, kind) = match name.len() {
-        2 => ("te", FieldKind::Dropped),
+        2 => ("te", FieldKind::Te),
         4 => ("host", FieldKind::Host),
         7 if name[0] | 0x20 == b't' => ("trailer", FieldKind::Trailer),
         7 => ("upgrade", FieldKind::Upgrade),

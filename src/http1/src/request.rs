@@ -101,6 +101,12 @@ impl<'a> RequestHead<'a> {
         matches!(self.method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE")
     }
 
+    /// Reports whether the client takes trailers (RFC 9110, section 10.1.4).
+    pub fn takes_trailers(&self) -> bool {
+        self.fields.has(FieldKind::Te)
+            && self.fields.words(self.bytes, FieldKind::Te).any(|word| word.eq_ignore_ascii_case(b"trailers"))
+    }
+
     /// Reports whether a server may leave the body unread and take it for the next request, because the method usually
     /// has no body.
     pub fn may_leave_body(&self) -> bool {

@@ -7,16 +7,19 @@ const EXTRA_CAPACITY: usize = 192;
 
 /// Hop-by-hop fields (RFC 9110, section 7.6.1). `Transfer-Encoding` is copied, because chunks are forwarded as they
 /// are.
-const HOP_BY_HOP: u8 = FieldKind::Connection.bit() | FieldKind::Upgrade.bit() | FieldKind::Dropped.bit();
+const HOP_BY_HOP: u16 =
+    FieldKind::Connection.bit() | FieldKind::Upgrade.bit() | FieldKind::Te.bit() | FieldKind::Dropped.bit();
 /// Fields that describe chunk framing and trailers.
-const CHUNK_FIELDS: u8 = FieldKind::TransferEncoding.bit() | FieldKind::Trailer.bit();
+const CHUNK_FIELDS: u16 = FieldKind::TransferEncoding.bit() | FieldKind::Trailer.bit();
+/// Options of `Connection` whose fields are hop-by-hop anyway.
+const KNOWN_OPTIONS: [&str; 3] = ["te", "keep-alive", "upgrade"];
 
 /// Writer that appends a head to a buffer.
 #[derive(Debug)]
 pub struct HeadWriter<'o> {
     out: &'o mut Vec<u8>,
     /// Kinds of fields that are not copied.
-    drops: u8,
+    drops: u16,
 }
 
 impl<'o> HeadWriter<'o> {
@@ -41,9 +44,17 @@ impl<'o> HeadWriter<'o> {
         Self { out, drops: if version == Version::Http10 { HOP_BY_HOP | CHUNK_FIELDS } else { HOP_BY_HOP } }
     }
 
+    /// Drops the field that announces trailers, unless the client takes them.
+    pub fn with_trailers(self, takes_trailers: bool) -> Self {
+        let trailer = if takes_trailers { 0 } else { FieldKind::Trailer.bit() };
+        Self { drops: self.drops | trailer, ..self }
+    }
+
     /// Copies the fields of a head, except for hop-by-hop fields and those that `leave_out` selects.
     pub fn copy(self, bytes: &[u8], fields: &Fields, mut leave_out: impl FnMut(&[u8]) -> bool) -> Self {
-        let named = fields.has(FieldKind::Connection);
+        // Few heads name a further field, so few names need the search.
+        let named = fields.has(FieldKind::Connection)
+            && fields.words(bytes, FieldKind::Connection).any(|word| !is_known_option(word));
         let drops = self.drops;
         let mut drop = |line: &FieldLine| {
             let name = line.name(bytes);
@@ -83,7 +94,8 @@ impl<'o> HeadWriter<'o> {
     }
 
     /// Ends a request head with its hop-by-hop fields, and with a Host if the head has none, which HTTP/1.0 allows:
-    /// from the target, or `localhost`.
+    /// from the target, or `localhost`. Trailers are taken, which a server sends only if it was asked for them (RFC 9110, section
+    /// 10.1.4); [`ResponsePolicy::trailer`](super::ResponsePolicy::trailer) gets them.
     pub fn end_request(mut self, head: &RequestHead<'_>) {
         if !head.fields.has(FieldKind::Host) {
             self = self.field("Host", if head.host.is_empty() { b"localhost" } else { head.host });
@@ -92,6 +104,8 @@ impl<'o> HeadWriter<'o> {
             self = self.field("Connection", "Upgrade").field("Upgrade", WEBSOCKET);
         } else if head.may_leave_body() {
             self = self.field("Connection", "close");
+        } else {
+            self = self.field("TE", "trailers").field("Connection", "TE");
         }
         self.end();
     }
@@ -116,6 +130,10 @@ impl<'o> HeadWriter<'o> {
     pub fn end(self) {
         self.out.extend_from_slice(b"\r\n");
     }
+}
+
+fn is_known_option(word: &[u8]) -> bool {
+    KNOWN_OPTIONS.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 fn is_named_by_connection(bytes: &[u8], fields: &Fields, name: &[u8]) -> bool {

@@ -116,6 +116,7 @@ async fn relay_with_retry(
             slot,
             started: ask.started,
             may_listen: ask.may_listen,
+            takes_trailers: ask.request.takes_trailers,
             version: ask.request.version,
         };
         let patience = Timeouts { first_byte: shared.config.timeout, idle: shared.config.idle_timeout };
@@ -215,12 +216,14 @@ struct SidecarPolicy<'a> {
     slot: &'a mut InflightSlot,
     started: Instant,
     may_listen: bool,
+    takes_trailers: bool,
     version: Version,
 }
 
 impl ResponsePolicy for SidecarPolicy<'_> {
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
-        let mut writer = HeadWriter::response(head, self.version, out).copy(head.bytes, head.fields, |name| {
+        let writer = HeadWriter::response(head, self.version, out).with_trailers(self.takes_trailers);
+        let mut writer = writer.copy(head.bytes, head.fields, |name| {
             // A gateway would take either field for the sidecar's own.
             matches!(name, [b'x' | b'X', ..])
                 && (name.eq_ignore_ascii_case(b"x-recif-load") || name.eq_ignore_ascii_case(b"x-recif-reason"))

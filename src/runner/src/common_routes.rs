@@ -26,15 +26,15 @@ use axum::{
     extract::{ConnectInfo, DefaultBodyLimit, Query, Request, State, rejection::BytesRejection},
     http::{
         Method, StatusCode,
-        header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN},
+        header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, TRAILER},
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::get,
 };
-use crds::usage::{USAGE_PATH, UsageReport};
+use crds::usage::{USAGE_HEADER, USAGE_PATH, UsageReport};
 use daemon::loopback;
-use futures::{StreamExt, future::BoxFuture};
+use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use telemetry::Tracing;
@@ -46,7 +46,7 @@ use super::{
     models::{ModelError, ModelErrorKind},
     openai_api::ApiError,
     traces::{RUN_HEADER, TraceScope},
-    usage::{RESPONSE_HEADER, UsageAccount},
+    usage::{RESPONSE_HEADER, UsageAccount, UsageBody},
 };
 
 /// Largest request body, in bytes.
@@ -198,6 +198,7 @@ async fn not_allowed(method: Method) -> ErrorResponse {
 async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) -> Response {
     let token = shell.requests.token();
     let mut in_flight = shell.metrics.start_request();
+    let mut account = UsageAccount::default();
     let mut response = if shell.requests.is_closed() {
         let why = "this runtime is shutting down; try again";
         let mut response = match request.uri().path().starts_with("/v1/") {
@@ -215,12 +216,12 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         let caller = CallerContext::from_headers(request.headers()).user;
         let trace = TraceScope::of_request(&shell.metrics.tracing, request.headers());
         let run = trace.run_id();
-        let account = UsageAccount::new(caller.as_deref().unwrap_or_default()).within(&trace);
+        account = UsageAccount::new(caller.as_deref().unwrap_or_default()).within(&trace);
         let mut response = account.clone().scope(next.run(request)).await;
         if let Some(run) = run.and_then(|run| HeaderValue::from_str(&run).ok()) {
             response.headers_mut().insert(RUN_HEADER, run);
         }
-        // A stream has just begun: its last event has the sums.
+        // A stream has just begun: its last event and its trailer have the sums.
         if !is_event_stream(&response)
             && let Some(usage) = account.header()
         {
@@ -230,12 +231,8 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
     };
     in_flight.set_status(response.status());
     if is_event_stream(&response) {
-        let held = (token, in_flight);
-        response = response.map(|body| {
-            Body::from_stream(body.into_data_stream().inspect(move |_| {
-                let _ = &held;
-            }))
-        });
+        response.headers_mut().insert(TRAILER, HeaderValue::from_static(USAGE_HEADER));
+        response = response.map(|body| Body::new(UsageBody::new(body, account, (token, in_flight))));
     }
     response
 }

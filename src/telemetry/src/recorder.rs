@@ -41,7 +41,7 @@ impl SpanCounters {
     }
 
     /// Counts spans for which there was no room.
-    pub(crate) fn dropped(&self, spans: u64) {
+    pub fn dropped(&self, spans: u64) {
         self.add("dropped", spans);
     }
 

@@ -105,7 +105,7 @@ pub const A2A_TASK_ID: &str = "a2a.task.id";
 /// State of the task, such as `TASK_STATE_COMPLETED`.
 pub const A2A_TASK_STATE: &str = "a2a.task.state";
 
-/// Kind of the object: `Agent`, `Flow`, `FlowSet`; of a process of the control plane, its own name.
+/// Kind of the object: `Agent`, `Flow`, `FlowSet`, `MCPServer`; of a process of the control plane, its own name.
 pub const RECIF_KIND: &str = "recif.kind";
 /// Name of the object that a request is for.
 pub const RECIF_NAME: &str = "recif.name";
@@ -119,6 +119,13 @@ pub const RECIF_RETRIES: &str = "recif.retries";
 pub const RECIF_TOOL_TURNS: &str = "recif.tool_turns";
 /// Milliseconds before the next attempt.
 pub const RECIF_WAIT_MS: &str = "recif.wait_ms";
+
+/// Event of the gateway: the request waits for room.
+pub const EVENT_QUEUED: &str = "queued";
+/// Event of the gateway: the request is sent to a Pod once more.
+pub const EVENT_SENT_AGAIN: &str = "retry";
+/// Event of the gateway: the head of the response came.
+pub const EVENT_FIRST_BYTE: &str = "first_byte";
 
 /// Event: another attempt follows.
 pub const EVENT_RETRY: &str = "recif.retry";

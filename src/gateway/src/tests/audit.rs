@@ -94,6 +94,28 @@ async fn the_trace_that_a_pod_began_is_in_the_line_if_it_is_one() {
 }
 
 #[tokio::test]
+async fn what_a_stream_used_is_known_by_its_trailer_which_no_client_gets() {
+    let (out, mut pod) = (AuditOutput::default(), TestPod::start().await);
+    let gateway = TestGateway::with_audit(out.clone(), Auth::None { any_host: true }, &[], &[pod.address]).await;
+    for (fields, passed) in [("", ""), ("TE: trailers\r\nConnection: TE\r\n", "X-Cost: 7\r\n")] {
+        let request = format!("GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        let mut client = gateway.send(request.as_bytes()).await;
+        let (mut io, _) = pod.next().await;
+        let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Cost: 7\r\n\
+            X-Recif-Usage: in=7, out=5, cr=3, model=\"stub/echo\"\r\n\r\n";
+        io.write_all(answer).await.unwrap();
+        read_head(&mut client).await;
+        let body = format!("2\r\nok\r\n0\r\n{passed}\r\n");
+        assert_eq!(read_exactly(&mut client, body.len()).await, body);
+    }
+    let line = out.lines(2).await.remove(1);
+    assert_eq!((&line["tokens"], &line["model"]), (&json!({"in": 7, "out": 5}), &json!("stub/echo")), "{line}");
+    let metrics = gateway.shared.metrics.encode().unwrap();
+    let labels = r#"kind="Agent",namespace="ns",name="a",model="stub/echo",direction="cache_read""#;
+    assert!(metrics.contains(&format!("recif_gateway_tokens_total{{{labels}}} 6\n")), "{metrics}");
+}
+
+#[tokio::test]
 async fn a_refused_request_has_a_line_with_the_reason_and_the_caller_as_far_as_known() {
     let out = AuditOutput::default();
     let gateway = TestGateway::with_audit(out.clone(), gate().1, &["--audit", "refused"], &[]).await;
@@ -110,7 +132,7 @@ async fn a_refused_request_has_a_line_with_the_reason_and_the_caller_as_far_as_k
         assert_eq!(said, [&json!(code), &json!(verdict), &json!(reason), &caller, &json!(false)], "{line}");
     }
     gateway.answer(b"GET /v1/agents/ns/none/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await;
-    gateway.shared.audit.flush().await;
+    gateway.shared.log.flush().await;
     assert_eq!(out.text().lines().count(), 3, "a name that a client made up is in no line");
 }
 
@@ -125,7 +147,7 @@ async fn lines_are_only_of_the_requests_that_the_flag_names() {
         whole(&mut client).await;
         gateway.answer(&request("bad")).await;
         out.lines(expected).await;
-        gateway.shared.audit.flush().await;
+        gateway.shared.log.flush().await;
         assert_eq!(out.text().lines().count(), expected, "{mode}: {}", out.text());
     }
 }
@@ -147,6 +169,8 @@ async fn an_answer_that_is_cut_off_is_aborted() {
 async fn while_the_output_is_stuck_lines_are_dropped_and_counted_and_no_request_waits() {
     let (out, dropped) = (AuditOutput::default(), Counter::default());
     let audit = AuditLog::start(AuditMode::All, out.clone(), dropped.clone()).unwrap();
+    let traces = RequestTraces::start(Tracing::off(), Sampler::default(), SpanCounters::default()).unwrap();
+    let log = RequestLog { audit, traces };
     let workload = WorkloadState::new(RoutedKind::Agent, "ns", "a", Clock::new());
     let mut fields = Fields::default();
     let head = RequestHead::read(GET, &mut fields).unwrap();
@@ -154,7 +178,7 @@ async fn while_the_output_is_stuck_lines_are_dropped_and_counted_and_no_request_
     {
         let _stuck = out.0.lock().unwrap();
         for _ in 0..sent {
-            drop(audit.begin(Some(&workload), &head, Instant::now(), || [127, 0, 0, 1].into()));
+            drop(log.begin(Some(&workload), &head, Instant::now(), || [127, 0, 0, 1].into()));
         }
         assert!(dropped.get() > sent / 2, "{}", dropped.get());
     }

@@ -72,7 +72,7 @@ async fn bodies_stream_both_ways_and_answers_keep_their_trailers() {
     let mut client = client(gateway.client().await).await;
     let (sender, frames) = mpsc::unbounded_channel::<Frame<Bytes>>();
     let frames = futures::stream::unfold(frames, |mut frames| async { Some((Ok(frames.recv().await?), frames)) });
-    let request = Request::post("http://h/v1/agents/ns/a/x").header("trailer", "x-sum");
+    let request = Request::post("http://h/v1/agents/ns/a/x").header("trailer", "x-sum").header("te", "trailers");
     let request = request.body(StreamBody::new(Box::pin(frames)).boxed()).unwrap();
     let answer = tokio::spawn(client.send_request(request));
     sender.send(Frame::data("one".into())).unwrap();

@@ -11,6 +11,7 @@ mod relaying;
 mod retries;
 mod root;
 mod tls;
+mod traces;
 mod waiting;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -18,6 +19,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use clap::Parser;
 use cluster::{cache::Keys, endpoint_slice::EndpointState};
 use meta::Key;
+use telemetry::{Sampler, SpanCounters, Tracing};
 use testing::connection::{SOON, read_exactly, read_head};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -37,10 +39,12 @@ use super::{
     meters::Meters,
     metrics::GatewayMetrics,
     object::{NoPod, Object, RoutedKind, testing::object},
+    record::RequestLog,
     root::RootLimits,
     routes::Routes,
     serve::accept,
     state::GatewayContext,
+    traces::RequestTraces,
     workload::QueueDemand,
 };
 
@@ -116,6 +120,19 @@ impl TestGateway {
         flags: &[&str],
         pods: &[SocketAddr],
     ) -> Self {
+        let counters = SpanCounters::default();
+        let traces = RequestTraces::start(Tracing::off(), Sampler::default(), counters).unwrap();
+        Self::with_log(out, traces, auth, flags, pods).await
+    }
+
+    /// Starts a gateway that writes its audit to `out`, and records spans.
+    async fn with_log(
+        out: impl std::io::Write + Send + 'static,
+        traces: RequestTraces,
+        auth: Auth,
+        flags: &[&str],
+        pods: &[SocketAddr],
+    ) -> Self {
         let flags = [&["gateway", "--auth", "none", "--listen", "127.0.0.1:0"], flags].concat();
         let args = Cli::parse_from(flags).args;
         let (clock, meters) = (Clock::new(), Arc::new(Meters::new(args.metrics.by_workload)));
@@ -130,7 +147,7 @@ impl TestGateway {
             connections: ClientLimiter::new(args.max_connections_per_address),
             root: RootLimits::default(),
             limits: Default::default(),
-            audit,
+            log: RequestLog { audit, traces },
             metrics,
             clock,
             instance: "gw".into(),

@@ -44,6 +44,12 @@ pub trait ResponsePolicy {
         false
     }
 
+    /// Gets each trailer of the response, once all have come, and reports whether the client gets it too, if it takes trailers
+    /// at all.
+    fn trailer(&mut self, _name: &[u8], _value: &[u8]) -> bool {
+        true
+    }
+
     /// Counts bytes of the request's body, its framing included, as they are taken from the client. They come again if the
     /// request is replayed.
     fn request_body(&mut self, _bytes: usize) {}
@@ -65,6 +71,8 @@ pub struct ExchangeRequest {
     pub upgrades: bool,
     /// Set if it has a body that the server may leave unread, because its method usually has none.
     pub may_leave_body: bool,
+    /// Set if the client takes trailers.
+    pub takes_trailers: bool,
     /// HTTP version of the client: HTTP/1.0 has no chunked transfer coding.
     pub version: Version,
 }
@@ -77,6 +85,7 @@ impl From<&RequestHead<'_>> for ExchangeRequest {
             is_head: head.is_head(),
             upgrades: head.upgrades,
             may_leave_body: head.may_leave_body(),
+            takes_trailers: head.takes_trailers(),
             version: head.version,
         }
     }

@@ -150,6 +150,7 @@ where
             return self.client.poll_send(cx, head, &[]).map_err(|_| ExchangeOutcome::ClientGone(None));
         };
         let mut data = Vec::new();
+        let before = body.trailer_bytes();
         let progress = match *dechunk {
             true => body.advance_with(bytes, |part| data.extend_from_slice(part)),
             false => body.advance(bytes),
@@ -160,7 +161,21 @@ where
         };
         // Bytes after the end of a response belong to no request: the connection cannot be reused.
         keep.upstream &= taken == bytes.len();
-        let part = if *dechunk { &data } else { &bytes[..taken] };
+        let trailers = body.trailers_since(before, taken);
+        let held = &mut self.upstream.incoming;
+        let has_trailers = !trailers.is_empty() || !held.is_empty();
+        if has_trailers {
+            let (front, behind) = if *dechunk { (0, taken) } else { (trailers.start, trailers.end) };
+            data.extend_from_slice(&bytes[..front]);
+            // Trailers are held until all have come. In a body nothing else is.
+            held.extend_from_slice(&bytes[trailers]);
+            if body.is_behind_trailers() {
+                let takes = self.request.takes_trailers && !*dechunk;
+                pass_trailers(&std::mem::take(held), &mut self.policy, takes, &mut data);
+            }
+            data.extend_from_slice(&bytes[behind..taken]);
+        }
+        let part = if *dechunk || has_trailers { &data } else { &bytes[..taken] };
         self.policy.response_body(part.len());
         // Copying a few bytes costs less than a vectored write.
         let sent = if !head.is_empty() && part.len() <= MAX_COPIED {
@@ -205,5 +220,18 @@ where
     /// take the rest for the next request.
     fn may_keep_upstream(&self) -> bool {
         self.request_sent() && !self.upstream_broken && !self.request.may_leave_body
+    }
+}
+
+/// Hands complete trailers to the policy. Appends those that the client gets, if it `takes` any.
+fn pass_trailers(trailers: &[u8], policy: &mut impl ResponsePolicy, takes: bool, out: &mut Vec<u8>) {
+    for line in trailers.split_inclusive(|byte| *byte == b'\n') {
+        // The scanner lets no line pass without a colon.
+        let Some((name, value)) = line.iter().position(|byte| *byte == b':').map(|colon| line.split_at(colon)) else {
+            continue;
+        };
+        if policy.trailer(name, value[1..].trim_ascii()) && takes {
+            out.extend_from_slice(line);
+        }
     }
 }

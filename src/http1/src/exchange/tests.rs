@@ -16,6 +16,12 @@ impl ResponsePolicy for CopyHeads {
         let writer = HeadWriter::response(head, Version::Http11, out).copy(head.bytes, head.fields, |_| false);
         if close { writer.field("Connection", "close") } else { writer }.end();
     }
+
+    fn trailer(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let is_own = name == b"X-Own";
+        assert!(!is_own || value == b"7", "{}", value.escape_ascii());
+        !is_own
+    }
 }
 
 const TIMEOUTS: Timeouts = Timeouts { first_byte: Duration::from_secs(60), idle: Duration::from_secs(300) };
@@ -48,6 +54,7 @@ fn request(framing: Framing) -> ExchangeRequest {
         is_head: false,
         upgrades: false,
         may_leave_body: false,
+        takes_trailers: true,
         version: Version::Http11,
     }
 }
@@ -213,6 +220,41 @@ async fn trailers_of_a_request_stay_behind_however_they_are_cut() {
             assert!(matches!(end, ExchangeOutcome::Done { client: true, upstream: true }), "{end:?}");
             assert!(b"GET /next".starts_with(&kept), "in pieces of {piece}: {}", kept.escape_ascii());
         }
+    }
+}
+
+#[tokio::test]
+async fn trailers_of_an_answer_reach_a_client_that_takes_them_but_those_that_the_relay_keeps() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let takes = request(Framing::Length(0));
+    let refuses = ExchangeRequest { takes_trailers: false, ..takes };
+    let older = ExchangeRequest { version: Version::Http10, ..takes };
+    for (trailers, passed) in
+        [("X-Own:  7 \r\nT: v\r\n", "T: v\r\n"), ("A:\r\nX-Own:7\r\n", "A:\r\n"), ("X-Own: 7\r\n", "")]
+    {
+        let answer = format!("{head}3\r\nabc\r\n0\r\n{trailers}\r\n");
+        for (request, expected) in [
+            (takes, format!("3\r\nabc\r\n0\r\n{passed}\r\n")),
+            (refuses, "3\r\nabc\r\n0\r\n\r\n".to_owned()),
+            (older, "abc".to_owned()),
+        ] {
+            for piece in 1..=answer.len() {
+                let (got, end) = answered(request, answer.as_bytes(), piece).await;
+                let (_, body) = got.split_once("\r\n\r\n").unwrap();
+                assert_eq!(body, expected, "in pieces of {piece}");
+                assert!(matches!(end, ExchangeOutcome::Done { upstream: true, .. }), "{end:?} in pieces of {piece}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn trailers_that_break_off_are_not_passed_on() {
+    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nT: v\r\nX-Ow";
+    for piece in [1, 3, 1000] {
+        let (got, end) = answered(request(Framing::Length(0)), answer.as_bytes(), piece).await;
+        assert!(matches!(end, ExchangeOutcome::Truncated), "{end:?}");
+        assert!(got.ends_with("3\r\nabc\r\n0\r\n"), "{got:?}");
     }
 }
 

@@ -10,7 +10,7 @@ async fn requests_go_through_on_connections_that_stay() {
     assert_eq!(
         seen,
         "GET /a%2Fb?c;d HTTP/1.1\r\nHost: h:1\r\nX-Forwarded-For: 192.0.2.1, 127.0.0.1\r\nX-Forwarded-Host: h:1\r\n\
-         X-Forwarded-Proto: http\r\n\r\n"
+         X-Forwarded-Proto: http\r\nTE: trailers\r\nConnection: TE\r\n\r\n"
     );
     workload.write_all(OK).await.unwrap();
     assert_eq!(read_head(&mut client).await, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-load: 1/0\r\n\r\n");
@@ -37,6 +37,28 @@ async fn an_event_arrives_before_the_next_is_there() {
     workload.write_all(b"0\r\n\r\n").await.unwrap();
     read_exactly(&mut client, 5).await;
     proxy.until_in_flight(0).await;
+}
+
+#[tokio::test]
+async fn trailers_reach_a_client_that_takes_them_and_no_other() {
+    let mut proxy = TestProxy::start(&[]).await;
+    let trailer = "x-recif-usage: in=1, out=2\r\n";
+    for (fields, passed) in
+        [("", ""), ("TE: gzip\r\n", ""), ("TE: gzip;q=0.5, trailers\r\nConnection: TE\r\n", trailer)]
+    {
+        let request = format!("GET /x HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        let (mut client, mut workload, seen) = proxy.request(request.as_bytes()).await;
+        assert!(seen.ends_with("\r\nTE: trailers\r\nConnection: TE\r\n\r\n"), "{seen}");
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-recif-usage\r\n\r\n2\r\nok\r\n0\r\n{trailer}\r\n"
+        );
+        workload.write_all(answer.as_bytes()).await.unwrap();
+        let head = read_head(&mut client).await;
+        assert_eq!(head.contains("\r\nTrailer: x-recif-usage\r\n"), !passed.is_empty(), "{head}");
+        let body = format!("2\r\nok\r\n0\r\n{passed}\r\n");
+        assert_eq!(read_exactly(&mut client, body.len()).await, body);
+        proxy.until_in_flight(0).await;
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,10 @@ use axum::{
 };
 use crds::usage::{Purpose, UsageReport, UsageTotals};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
 
 use super::*;
 
@@ -119,6 +122,31 @@ async fn tokens_by_caller_and_model_are_those_that_the_provider_bills() {
     assert_eq!(told, billed.values().map(|sum| sum[1]).sum::<u64>(), "each response has its own part");
     let titles = report.cells.iter().filter(|cell| cell.key.purpose == Purpose::Title);
     assert_eq!(titles.map(|cell| cell.totals.calls).sum::<u64>(), 60);
+}
+
+#[tokio::test]
+async fn a_stream_tells_its_usage_in_a_trailer_to_those_who_take_trailers() {
+    let routes = Router::new().route("/v1/chat/completions", post(answer)).with_state(Arc::new(Bill::default()));
+    let runner = runner(routes).await;
+    for (fields, is_told) in [("", false), ("TE: trailers\r\nConnection: TE\r\n", true)] {
+        let body = json!({ "message": "ada asks" }).to_string();
+        let request = format!(
+            "POST /chat HTTP/1.1\r\nHost: {}\r\nAccept: text/event-stream\r\nContent-Length: {}\r\n{fields}\r\n{body}",
+            runner.address,
+            body.len()
+        );
+        let mut io = TcpStream::connect(runner.address).await.unwrap();
+        io.write_all(request.as_bytes()).await.unwrap();
+        let (mut received, mut text) = (Vec::new(), String::new());
+        while !(text.contains("\r\n0\r\n") && text.ends_with("\r\n\r\n")) {
+            assert!(io.read_buf(&mut received).await.unwrap() > 0, "{text}");
+            text = String::from_utf8(received.clone()).unwrap();
+        }
+        let (events, end) = text.rsplit_once("\r\n0\r\n").unwrap();
+        assert!(events.contains("trailer: x-recif-usage\r\n") && events.contains("event: done"), "{events}");
+        assert_eq!(end.starts_with("x-recif-usage: in="), is_told, "{end}");
+        assert!(is_told || end == "\r\n", "{end}");
+    }
 }
 
 #[tokio::test]

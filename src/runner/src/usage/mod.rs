@@ -4,7 +4,9 @@
 //! sidecar. [`UsageAccount`] holds what one request of a client used, for its response.
 
 mod account;
+mod body;
 mod ledger;
 
 pub(crate) use account::{RESPONSE_HEADER, UsageAccount};
+pub(crate) use body::UsageBody;
 pub(crate) use ledger::UsageLedger;

@@ -1,0 +1,79 @@
+//! Tokens of one workload by model, as its responses report them.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::usage::{ReportedUsage, TokenDirection};
+
+/// Most models of a workload that are counted by name.
+pub(super) const MAX_MODELS: usize = 20;
+/// Name under which further models count, and reports without one.
+const OTHER: &str = "other";
+
+/// Counters of tokens by model. A response that reports nothing does not touch them.
+#[derive(Debug, Default)]
+pub(super) struct ModelTokens(Mutex<Vec<CountedModel>>);
+
+/// Tokens of a model, in the order of [`TokenDirection::ALL`].
+#[derive(Debug)]
+struct CountedModel {
+    name: Box<str>,
+    tokens: [u64; TokenDirection::ALL.len()],
+}
+
+impl ModelTokens {
+    /// Counts what a response reports.
+    pub(super) fn count(&self, usage: &ReportedUsage) {
+        let mut models = self.models();
+        let wanted = usage.model.as_deref().unwrap_or(OTHER);
+        let is_known = models.iter().any(|model| *model.name == *wanted);
+        let named = models.iter().filter(|model| *model.name != *OTHER).count();
+        let name = if is_known || named < MAX_MODELS { wanted } else { OTHER };
+        if !models.iter().any(|model| *model.name == *name) {
+            models.push(CountedModel { name: name.into(), tokens: Default::default() });
+        }
+        for model in models.iter_mut().filter(|model| *model.name == *name) {
+            for (sum, more) in model.tokens.iter_mut().zip(usage.tokens) {
+                *sum = sum.saturating_add(more);
+            }
+        }
+    }
+
+    /// Returns the tokens that were counted, by model and direction.
+    pub(super) fn read(&self) -> Vec<(Box<str>, TokenDirection, u64)> {
+        let of = |model: &CountedModel| {
+            let counted = TokenDirection::ALL.into_iter().zip(model.tokens).filter(|(_, tokens)| *tokens > 0);
+            counted.map(|(direction, tokens)| (model.name.clone(), direction, tokens)).collect::<Vec<_>>()
+        };
+        self.models().iter().flat_map(of).collect()
+    }
+
+    fn models(&self) -> MutexGuard<'_, Vec<CountedModel>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_twenty_models_count_by_name_and_the_rest_as_other() {
+        let counted = ModelTokens::default();
+        for round in 0..2 {
+            for number in 0..500 {
+                let model = Some(format!("p/m{number}").into());
+                counted.count(&ReportedUsage { tokens: [3, 0, 0, round, 0], model });
+            }
+            counted.count(&ReportedUsage { tokens: [1, 0, 0, 0, 0], model: None });
+        }
+        let read = counted.read();
+        assert_eq!(read.iter().filter(|(_, direction, _)| *direction == TokenDirection::Input).count(), MAX_MODELS + 1);
+        let of = |name: &str| {
+            let found = read.iter().filter(|(model, ..)| **model == *name);
+            found.map(|(_, direction, tokens)| (*direction, *tokens)).collect::<Vec<_>>()
+        };
+        assert_eq!(of("p/m19"), [(TokenDirection::Input, 6), (TokenDirection::Output, 1)]);
+        assert!(of("p/m20").is_empty());
+        assert_eq!(of(OTHER), [(TokenDirection::Input, 480 * 6 + 2), (TokenDirection::Output, 480)]);
+    }
+}

@@ -1,0 +1,46 @@
+//! Body of a stream that ends with what its models used.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::Error;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::HeaderMap;
+use http_body::Frame;
+
+use super::{RESPONSE_HEADER, UsageAccount};
+
+/// Body of a stream, with the sums of its request as a trailer, which the server sends to those alone who take trailers. `H` is held
+/// until the body is dropped.
+pub(crate) struct UsageBody<H> {
+    body: Body,
+    /// Account of the request; `None` once the stream has ended.
+    account: Option<UsageAccount>,
+    _held: H,
+}
+
+impl<H> UsageBody<H> {
+    /// Creates the body of a stream.
+    pub(crate) fn new(body: Body, account: UsageAccount, held: H) -> Self {
+        Self { body, account: Some(account), _held: held }
+    }
+}
+
+impl<H: Unpin> HttpBody for UsageBody<H> {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = self.get_mut();
+        if this.account.is_none() {
+            return Poll::Ready(None);
+        }
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+        if frame.is_some() {
+            return Poll::Ready(frame);
+        }
+        let usage = this.account.take().and_then(|account| account.header());
+        let trailers = usage.map(|usage| HeaderMap::from_iter([(RESPONSE_HEADER, usage)]));
+        Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+}
