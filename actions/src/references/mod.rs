@@ -5,6 +5,7 @@
 //! wait: `secret "keys" not found (referenced by pluginconfig "openai")`. Flows and Agents are only checked for their
 //! availability and address.
 
+mod call_choice;
 mod credentials;
 mod cycles;
 mod evaluate;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 
 use crds::{RefKind, Reference, cycle::Node};
 
+pub(crate) use call_choice::call_choice_problem;
 pub(crate) use credentials::AvailableVariables;
 pub use evaluate::Resolver;
 pub(crate) use evaluate::{Evaluation, Query, Referable, Usage, used_digest};

@@ -11,6 +11,7 @@ mod failure_reports;
 mod keys;
 mod lag;
 mod life;
+mod models;
 mod pods;
 mod policies;
 mod rollout;

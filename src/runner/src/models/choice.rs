@@ -1,6 +1,7 @@
 //! Settings that mean the same for every provider and are no numbers: `toolChoice`, the tools that the model may or must call, and
 //! `cache`, how long the provider keeps what it has read.
 
+use crds::call_choice::CALL_CHOICE_FORM;
 use serde_json::{Value, json};
 
 use super::{
@@ -43,7 +44,7 @@ impl CallChoice {
             Some(Value::String(text)) if text == "required" => Self::Required,
             Some(other) => match other["tool"].as_str() {
                 Some(name) => Self::Tool(name.to_owned()),
-                None => return Err(refused("`toolChoice` is auto, none, required, or {\"tool\": \"its name\"}")),
+                None => return Err(refused(CALL_CHOICE_FORM)),
             },
         };
         if request.tools.is_empty() {
