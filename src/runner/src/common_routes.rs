@@ -208,7 +208,7 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
             false => ErrorResponse(status, why.into()).into_response(),
         }
     } else {
-        let caller = CallerContext::from_headers(request.headers()).user;
+        let caller = CallerContext::user_of(request.headers());
         let account = UsageAccount::new(caller.as_deref().unwrap_or_default());
         let mut response = account.clone().scope(next.run(request)).await;
         // A stream has just begun: its last event has the sums.
