@@ -104,7 +104,7 @@ pub(super) fn build_app(config: RunnerConfig) -> AgentApp {
         tracing::warn!("{warning}");
     }
     let metrics = RunnerMetrics::default();
-    let agent = tools(&config, &environment).and_then(|tools| {
+    let agent = tools(&config, &environment, &metrics).and_then(|tools| {
         let tools = Toolbox::new(tools, Arc::new(environment), metrics.clone());
         Agent::new(&config, tools, &environment, metrics.usage.clone()).map(Arc::new)
     });
@@ -126,9 +126,9 @@ pub(super) fn build_app(config: RunnerConfig) -> AgentApp {
 }
 
 /// Returns the tools of the agent, including those that search its knowledge bases.
-fn tools(config: &RunnerConfig, credentials: &Lookup) -> Result<Vec<CallableTool>, String> {
+fn tools(config: &RunnerConfig, credentials: &Lookup, metrics: &RunnerMetrics) -> Result<Vec<CallableTool>, String> {
     let mut tools = config.tools.clone();
-    let http = Http::default();
+    let http = Http::counting(metrics.usage.clone());
     for source in &config.knowledge {
         let tool = CallableTool::of_knowledge(KnowledgeBase::open(source, credentials, &http)?);
         if tools.iter().any(|known| known.name == tool.name) {

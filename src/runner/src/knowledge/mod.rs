@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::Lookup;
 use super::database::PostgresPool;
 use super::models::{self, Embedder, Http};
+use super::usage::UsageAccount;
 pub(super) use source::KnowledgeSource;
 
 /// Knowledge base that can be searched; clones share it.
@@ -48,13 +49,14 @@ impl KnowledgeBase {
         &self.0.source.description
     }
 
-    /// Searches it for `query` and returns the hits, the best first, as text for the model.
+    /// Searches it for `query` and returns the hits, the best first, as text for the model. `account` is the caller's.
     ///
     /// # Errors
     /// The embedding model or the database failed, as a sentence.
-    pub(super) async fn search(&self, query: &str) -> Result<String, String> {
+    pub(super) async fn search(&self, query: &str, account: UsageAccount) -> Result<String, String> {
         let KnowledgeBaseInner { source, database, embedder } = &*self.0;
-        let vector = embedder.embed(query).await.map_err(|error| format!("the query cannot be embedded: {error}"))?;
+        let vector = embedder.embed(query, account).await;
+        let vector = vector.map_err(|error| format!("the query cannot be embedded: {error}"))?;
         let found = search::hybrid(database, &source.kb_id, query, &vector).await.map_err(|error| error.to_string())?;
         Ok(search::text(&found))
     }

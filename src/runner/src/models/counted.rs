@@ -1,4 +1,4 @@
-//! Model whose requests are counted.
+//! Models whose requests are counted, those of embeddings too.
 //!
 //! Each request is counted once, when its answer has ended, failed or was dropped: attempts that failed after their first piece
 //! and answers that were cut off too, because a provider may bill them. Without the provider's own numbers the tokens are
@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use crds::usage::{LATENCY_BUCKETS, UsageKey, UsageTotals, cut_name, hour_of, latency_bucket};
+use crds::provider::OLLAMA;
+use crds::usage::{LATENCY_BUCKETS, Purpose, UsageKey, UsageTotals, cut_name, hour_of, latency_bucket};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use jiff::Timestamp;
 
-use super::{CallerKey, Chunk, Model, ModelError, ModelRequest, Usage, request::request_bytes, title};
+use super::ollama::{EmbeddedText, OllamaEmbedder};
+use super::{CallerKey, Chunk, Embedder, Model, ModelError, ModelRequest, Usage, request::request_bytes, title};
 use crate::usage::{UsageAccount, UsageLedger};
 
 /// Model whose requests are counted.
@@ -32,23 +34,45 @@ pub(super) struct CountedModel {
     pub(super) ledger: UsageLedger,
 }
 
+/// Embedding model of Ollama whose requests are counted.
+pub(super) struct CountedEmbedder {
+    /// Model.
+    pub(super) embedder: OllamaEmbedder,
+    /// Provider and id as they are configured.
+    pub(super) name: Arc<str>,
+    /// Id at the provider.
+    pub(super) id: Arc<str>,
+    /// Counter of the process.
+    pub(super) ledger: UsageLedger,
+}
+
+#[async_trait]
+impl Embedder for CountedEmbedder {
+    async fn embed(&self, text: &str, account: UsageAccount) -> Result<Vec<f32>, ModelError> {
+        let Self { embedder, name, id, ledger } = self;
+        let provider = OLLAMA.names.first().copied().unwrap_or_default();
+        let mut record = CallRecord::new(ledger, account.with_purpose(Purpose::Embed), provider, [name, id]);
+        record.asked = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        match embedder.embed(text).await {
+            Ok(EmbeddedText { vector, usage }) => {
+                record.usage = usage;
+                record.has_ended = true;
+                Ok(vector)
+            }
+            Err(error) => {
+                record.has_failed = true;
+                Err(error)
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl Model for CountedModel {
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let record = CallRecord {
-            ledger: self.ledger.clone(),
-            account: request.account.clone(),
-            provider: self.provider,
-            name: self.name.clone(),
-            id: self.id.clone(),
-            began: Instant::now(),
-            asked: request_bytes(&request),
-            said: 0,
-            has_begun: false,
-            has_failed: false,
-            has_ended: false,
-            usage: None,
-        };
+        let names = [&self.name, &self.id];
+        let mut record = CallRecord::new(&self.ledger, request.account.clone(), self.provider, names);
+        record.asked = request_bytes(&request);
         let state = (self.model.respond(request), record);
         let counted = stream::unfold(state, |(mut answer, mut record)| async move {
             let chunk = answer.next().await;
@@ -95,6 +119,29 @@ struct CallRecord {
 }
 
 impl CallRecord {
+    /// Creates the record of a request that begins now; the names are the configured one and the id at the provider.
+    fn new(
+        ledger: &UsageLedger,
+        account: UsageAccount,
+        provider: &'static str,
+        [name, id]: [&Arc<str>; 2],
+    ) -> Self {
+        Self {
+            ledger: ledger.clone(),
+            account,
+            provider,
+            name: name.clone(),
+            id: id.clone(),
+            began: Instant::now(),
+            asked: 0,
+            said: 0,
+            has_begun: false,
+            has_failed: false,
+            has_ended: false,
+            usage: None,
+        }
+    }
+
     /// Records a piece of the answer, or its end.
     fn observe(&mut self, chunk: Option<&Result<Chunk, ModelError>>) {
         match chunk {
@@ -135,7 +182,8 @@ impl Drop for CallRecord {
     fn drop(&mut self) {
         let is_answered = self.has_ended && !self.has_failed;
         let (Usage { input, cache_read, cache_write, output, reasoning }, estimated) = self.tokens();
-        let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took = self.began.elapsed();
+        let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let mut latency = [0; LATENCY_BUCKETS];
         latency[latency_bucket(millis)] = 1;
         let (calls, failed) = (u64::from(is_answered), u64::from(!is_answered));
@@ -150,5 +198,6 @@ impl Drop for CallRecord {
         };
         self.account.add(&self.name, &totals);
         self.ledger.count(&self.name, key, &totals);
+        self.ledger.metrics().observe(&self.name, took);
     }
 }

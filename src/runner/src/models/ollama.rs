@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 
-use async_trait::async_trait;
 use crds::provider;
 use dotprompt::Part;
 use futures::TryStreamExt;
@@ -13,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    CallerKey, Chunk, Credentials, Embedder, ModelRef, ModelRequest, Usage,
+    CallerKey, Chunk, Credentials, ModelRef, ModelRequest, Usage,
     calls::{object_or_empty, tool_call_chunk},
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
@@ -219,9 +218,18 @@ pub(super) struct OllamaEmbedder {
     http: Http,
 }
 
+/// Vector of a text.
+pub(super) struct EmbeddedText {
+    /// Vector.
+    pub(super) vector: Vec<f32>,
+    /// Tokens, if the server reports them.
+    pub(super) usage: Option<Usage>,
+}
+
 #[derive(Deserialize)]
 struct Embeddings {
     embeddings: Vec<Vec<f32>>,
+    prompt_eval_count: Option<u64>,
 }
 
 impl OllamaEmbedder {
@@ -232,11 +240,12 @@ impl OllamaEmbedder {
     pub(super) fn new(reference: &ModelRef, credentials: &Credentials<'_>, http: &Http) -> Result<Self, String> {
         Ok(Self { ollama: Ollama::new(reference, credentials)?, http: http.clone() })
     }
-}
 
-#[async_trait]
-impl Embedder for OllamaEmbedder {
-    async fn embed(&self, text: &str) -> Result<Vec<f32>, ModelError> {
+    /// Returns the vector of `text`.
+    ///
+    /// # Errors
+    /// The same as for an answer.
+    pub(super) async fn embed(&self, text: &str) -> Result<EmbeddedText, ModelError> {
         let body =
             Map::from_iter([("model".to_owned(), self.ollama.0.model().into()), ("input".to_owned(), text.into())]);
         let call = self.ollama.call("embed", body, None);
@@ -253,6 +262,7 @@ impl Embedder for OllamaEmbedder {
         let bytes = self.http.retrying(false, read).await?;
         let found: Embeddings = serde_json::from_slice(&bytes).map_err(|_| ModelError::malformed())?;
         let vector = found.embeddings.into_iter().next().filter(|vector| !vector.is_empty());
-        vector.ok_or_else(ModelError::malformed)
+        let usage = found.prompt_eval_count.map(|tokens| Usage::new(tokens, 0).checked()).transpose()?;
+        Ok(EmbeddedText { vector: vector.ok_or_else(ModelError::malformed)?, usage })
     }
 }

@@ -45,6 +45,7 @@ use super::{
     caller::RequestHeaders,
     metrics::{RunnerMetrics, ToolCallOutcome},
     models::ToolSpec,
+    usage::UsageAccount,
 };
 
 pub(super) use definition::CallableTool;
@@ -64,6 +65,8 @@ pub(super) struct Toolbox {
     metrics: RunnerMetrics,
     /// Headers of the request that began the turn, which calls may have too.
     request: RequestHeaders,
+    /// Account of that request, for models that tools ask.
+    account: UsageAccount,
 }
 
 struct Connections {
@@ -87,8 +90,8 @@ impl Toolbox {
         let client = HttpClient::new(EgressPolicy::new(&*environment));
         let connections = Arc::new(Connections { client, sessions: Sessions::default(), cards: AgentCards::default() });
         let specs = tools.iter().map(CallableTool::spec).collect();
-        let request = RequestHeaders::default();
-        Self { tools: tools.into(), specs, connections, environment, search, metrics, request }
+        let (request, account) = Default::default();
+        Self { tools: tools.into(), specs, connections, environment, search, metrics, request, account }
     }
 
     /// Creates a toolbox with other tools and their environment, which shares the connections.
@@ -103,9 +106,9 @@ impl Toolbox {
         self.with_tools(kept, self.environment.clone())
     }
 
-    /// Returns the toolbox for a turn that a request with these headers began.
-    pub(super) fn for_request(&self, headers: &RequestHeaders) -> Self {
-        Self { request: headers.clone(), ..self.clone() }
+    /// Returns the toolbox for a turn that a request with these headers and this account began.
+    pub(super) fn for_request(&self, headers: &RequestHeaders, account: &UsageAccount) -> Self {
+        Self { request: headers.clone(), account: account.clone(), ..self.clone() }
     }
 
     /// Returns the declarations for the model.
@@ -153,7 +156,7 @@ impl Toolbox {
             ToolKind::Mcp(mcp) => mcp.call(arguments, client, sessions, &self.variables(tool), tool.timeout).await,
             ToolKind::Flow(flow) => flow.call(&arguments, client, &self.variables(tool)).await,
             ToolKind::Agent(agent) => agent.call(&arguments, client, cards, &self.variables(tool)).await,
-            ToolKind::Knowledge(base) => knowledge::call(base, &arguments).await,
+            ToolKind::Knowledge(base) => knowledge::call(base, &arguments, self.account.clone()).await,
             ToolKind::Unsupported(why) => Err(ToolError::Failed(why.clone())),
         }?;
         let problem = match &tool.output {

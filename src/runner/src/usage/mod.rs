@@ -5,6 +5,7 @@
 
 mod account;
 mod ledger;
+mod metrics;
 
 pub(crate) use account::{RESPONSE_HEADER, UsageAccount};
 pub(crate) use ledger::UsageLedger;
