@@ -16,7 +16,9 @@ pub fn call_choice_problem(settings: Option<&Value>, has_tool: impl Fn(&str) -> 
         other => match other["tool"].as_str() {
             None => Some(CALL_CHOICE_FORM.to_owned()),
             Some(name) if has_tool(name) => None,
-            Some(name) => Some(format!("`toolChoice` names the tool {name:?}, which is not there: add it, or name another")),
+            Some(name) => {
+                Some(format!("`toolChoice` names the tool {name:?}, which is not there: add it, or name another"))
+            }
         },
     }
 }

@@ -6,7 +6,8 @@ use serde_json::{Deserializer, Value};
 /// Checks that the order of the objects changes nothing. The input is one JSON value after another.
 pub fn import_objects(bytes: &[u8]) {
     let values = Deserializer::from_slice(bytes).into_iter::<Value>().map_while(Result::ok);
-    let object = |(number, value): (usize, Value)| SourceObject { value, at: format!("input:{number}"), is_context: false };
+    let object =
+        |(number, value): (usize, Value)| SourceObject { value, at: format!("input:{number}"), is_context: false };
     let mut objects: Vec<SourceObject> = values.enumerate().map(object).collect();
     for from in [None, Some(Source::Recif)] {
         let options = ImportOptions { from, live: false, operator_namespace: "recif-system".into() };

@@ -27,7 +27,9 @@ use crate::{
         AvailableVariables, Evaluation, Inputs, ONLY_GATEWAYS, Query, Referable, Resolution, Resolver, Uncallable,
         Usage, call_choice_problem,
     },
-    render::{self, FLOW, FLOW_SET, FlowContract, FlowImages, FlowKind, FlowParts, FlowTool, RenderError, RenderSettings},
+    render::{
+        self, FLOW, FLOW_SET, FlowContract, FlowImages, FlowKind, FlowParts, FlowTool, RenderError, RenderSettings,
+    },
     runtime_notes::{unknown_providers, unserved_search},
     server_tools::LeftOut,
     workload::{self, RenderedWorkload, WorkloadKind},

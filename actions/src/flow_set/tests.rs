@@ -314,8 +314,7 @@ async fn dying_at_any_write_changes_nothing_in_the_end() {
 async fn a_whole_secret_is_declared_for_the_flows_of_a_set() {
     let sim = Sim::new();
     needs(&mut sim.store());
-    sim.store()
-        .create(&id("Secret", "keys"), crate::fake::secret(json!({ "GOOGLE_APPLICATION_CREDENTIALS": "b25l" })));
+    sim.store().create(&id("Secret", "keys"), crate::fake::secret(json!({ "GOOGLE_APPLICATION_CREDENTIALS": "b25l" })));
     let extra = json!({ "baseUrl": "https://gateway.example", "projectId": "p" });
     let plugin = json!({ "type": "vertexai", "extraConfig": extra, "credentialsRef": { "name": "keys" } });
     sim.store().create(&id("PluginConfig", "gateway"), object("PluginConfig", plugin));

@@ -81,7 +81,10 @@ fn unread_secret(spec: &PluginConfigSpec, deps: &Deps, namespace: &str) -> Optio
     let data = deps.cache.child(&child)?;
     let is_lost = !data.data.is_empty() && !data.data.keys().any(|key| provider.reads(key));
     is_lost.then(|| {
-        format!("type {} reads no key of Secret {secret}: name the one with the credential in credentialKeys", spec.type_)
+        format!(
+            "type {} reads no key of Secret {secret}: name the one with the credential in credentialKeys",
+            spec.type_
+        )
     })
 }
 

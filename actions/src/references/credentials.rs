@@ -166,7 +166,8 @@ impl AvailableVariables {
         let provider = provider::provider(&spec.type_).filter(|provider| !provider.domains.is_empty())?;
         let proof = provider.identities.first()?.last()?;
         let url = Url::parse(spec.base_url()?).ok()?;
-        let has_own = spec.passthrough || !spec.headers_from.is_empty() || provider.keys.iter().any(|key| self.has(key));
+        let has_own =
+            spec.passthrough || !spec.headers_from.is_empty() || provider.keys.iter().any(|key| self.has(key));
         let declared = match &spec.credentials_ref {
             Some(secret) if self.declares_all && spec.credential_keys.is_empty() => {
                 keys_of(cache, namespace, ChildKind::Secret, &secret.name)

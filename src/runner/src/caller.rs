@@ -77,8 +77,10 @@ mod tests {
     #[test]
     fn the_identity_is_read_and_the_headers_are_kept() {
         let sent = [("x-recif-user", "ada"), ("authorization", "Bearer k"), ("x-tenant", "blue"), ("traceparent", "x")];
-        let sent: HeaderMap =
-            sent.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).into_iter().collect();
+        let sent: HeaderMap = sent
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .into_iter()
+            .collect();
         let caller = CallerContext::from_headers(sent);
         assert_eq!((caller.user.as_deref(), caller.trace_id), (Some("ada"), None));
         assert_eq!(caller.key.map(|key| key.0.to_string()).as_deref(), Some("k"));

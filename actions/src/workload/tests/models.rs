@@ -137,7 +137,8 @@ async fn credentials_for_a_gateway_are_declared() {
 async fn a_choice_of_tools_that_fails_each_request_is_told() {
     let stub = json!({"type": "stub"});
     let form = "in defaultConfig, `toolChoice` is auto, none, required, or {\"tool\": \"its name\"}";
-    let absent = "in defaultConfig, `toolChoice` names the tool \"wether\", which is not there: add it, or name another";
+    let absent =
+        "in defaultConfig, `toolChoice` names the tool \"wether\", which is not there: add it, or name another";
     let tools = json!({"tools": ["weather", "datetime"]});
     for (choice, of_fallback, more, expected) in [
         (json!("any"), json!("auto"), json!({}), format!("Model first: {form}")),

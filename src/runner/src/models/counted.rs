@@ -120,12 +120,7 @@ struct CallRecord {
 
 impl CallRecord {
     /// Creates the record of a request that begins now; the names are the configured one and the id at the provider.
-    fn new(
-        ledger: &UsageLedger,
-        account: UsageAccount,
-        provider: &'static str,
-        [name, id]: [&Arc<str>; 2],
-    ) -> Self {
+    fn new(ledger: &UsageLedger, account: UsageAccount, provider: &'static str, [name, id]: [&Arc<str>; 2]) -> Self {
         Self {
             ledger: ledger.clone(),
             account,

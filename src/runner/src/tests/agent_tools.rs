@@ -123,7 +123,8 @@ async fn the_query_of_an_endpoint_goes_with_the_card_and_with_each_request() {
         let card = json!({"name": "a", "url": "http://localhost:2024/a2a/1", "protocolVersion": "0.3.0"});
         (only_for(&query), card.to_string())
     };
-    let call = move |RawQuery(query): RawQuery| async move { (only_for(&query), task("completed", "done").to_string()) };
+    let call =
+        move |RawQuery(query): RawQuery| async move { (only_for(&query), task("completed", "done").to_string()) };
     let routes = Router::new().route("/.well-known/agent-card.json", get(show)).route("/a2a/1", post(call));
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let tool = |query: &str| {

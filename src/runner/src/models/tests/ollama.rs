@@ -111,7 +111,10 @@ async fn a_text_is_embedded() {
     let report = server.http.usage.report("", 0);
     let [cell] = &report.cells[..] else { panic!("{report:?}") };
     let UsageKey { caller, provider, model, purpose, .. } = &cell.key;
-    assert_eq!((caller.as_str(), provider.as_str(), model.as_str(), *purpose), ("ada", "ollama", "model-1", Purpose::Embed));
+    assert_eq!(
+        (caller.as_str(), provider.as_str(), model.as_str(), *purpose),
+        ("ada", "ollama", "model-1", Purpose::Embed)
+    );
     let UsageTotals { calls, failed, input, output, estimated, .. } = cell.totals;
     assert_eq!((calls, failed, input, output, estimated), (1, 1, 8, 0, 0), "a refused request costs nothing");
     assert_eq!(account.json().unwrap()["calls"], 2, "they are part of the caller's request");
