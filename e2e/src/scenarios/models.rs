@@ -23,6 +23,8 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_plugin_config_says_what_it_lacks_and_what_nothing_reads,
 );
 
+/// Exit code of `recif why` for an object that is not ready.
+const NOT_READY: i32 = 3;
 /// Longest wait for the condition on a fallback: the minute that is counted, and a report of the gateway.
 const FALLBACK_TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -57,7 +59,7 @@ async fn a_flow_says_what_its_models_lack(ns: Namespace) -> Result<()> {
     let words = "PluginConfig aws names no Secret with AWS_BEARER_TOKEN_BEDROCK";
     ns.await_not_ready(FLOW, "talks", REPORT_TIMEOUT, "Resolving", &[words]).await?;
     let (code, why) = ns.env.recif(&["why", "flow/talks", "-n", &ns.name]).await?;
-    ensure!(code == 0 && why.contains(words), "{why}");
+    ensure!(code == NOT_READY && why.contains(words), "exit code {code}: {why}");
 
     // The key of a gateway has a name of its own, which must be declared.
     ns.apply(&secret("gateway", json!({"token": "hunter2"}))).await?;
