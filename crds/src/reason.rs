@@ -23,7 +23,7 @@ pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
 /// An image of the user's own gets a provider of models that Récif's runner does not know.
 pub const UNKNOWN_PROVIDER: &str = "UnknownProvider";
 
-/// A setting has a name that nothing reads.
+/// A setting, or each key of a Secret, has a name that nothing reads.
 pub const UNKNOWN_SETTING: &str = "UnknownSetting";
 
 /// The server cannot be connected to, or answers HTTP 5xx.

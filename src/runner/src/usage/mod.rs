@@ -6,6 +6,7 @@
 mod account;
 mod body;
 mod ledger;
+mod metrics;
 
 pub(crate) use account::{RESPONSE_HEADER, UsageAccount};
 pub(crate) use body::UsageBody;

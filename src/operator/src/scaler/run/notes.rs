@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
@@ -13,25 +14,34 @@ use super::{
     writes::WRITE_BACKOFF,
 };
 
+/// Shortest time between two looks at the models of an agent: the responses of a minute are counted.
+const NOTE_PAUSE: Duration = Duration::from_secs(5);
+
 /// Writes of these conditions. Invariant: an agent has at most one.
 #[derive(Default)]
 pub(super) struct ModelNotes {
+    /// Times of the last looks, for agents whose models answered.
+    noted: HashMap<WorkloadId, Duration>,
     pending: FuturesUnordered<BoxFuture<'static, WorkloadId>>,
     agents: HashSet<WorkloadId>,
 }
 
 impl ModelNotes {
-    /// Begins the writes for agents whose models answered so, with the permits of all writes.
+    /// Begins the writes for agents whose models answered so, with the permits of all writes. `now` is the time since the scaler
+    /// began.
     pub(super) fn begin(
         &mut self,
         models: HashMap<WorkloadId, ModelCounts>,
+        now: Duration,
         fleet: &Arc<dyn WorkloadFleet>,
         permits: &Arc<Semaphore>,
     ) {
+        self.noted.retain(|id, at| models.contains_key(id) && now.saturating_sub(*at) < NOTE_PAUSE);
         for (id, answered) in models {
-            if !self.agents.insert(id.clone()) {
+            if self.noted.contains_key(&id) || !self.agents.insert(id.clone()) {
                 continue;
             }
+            self.noted.insert(id.clone(), now);
             let (fleet, permits) = (fleet.clone(), permits.clone());
             self.pending.push(Box::pin(async move {
                 let permit = permits.acquire().await;
