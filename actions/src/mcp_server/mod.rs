@@ -32,6 +32,7 @@ const CONDITIONS: &[&str] = &[
     condition_type::REFERENCES_RESOLVED,
     condition_type::TOOLS_DISCOVERED,
     condition_type::TOOLS_PUBLISHED,
+    condition_type::DEFINITION_CURRENT,
 ];
 
 /// Traffic settings of a server: requests are not capped, and a stream may last.
