@@ -21,6 +21,7 @@ recif get agents,tools -A -o wide               # as kubectl get; table, wide, j
 recif why agent/my-agent                        # one sentence: what it waits for and what to do, then the details
 recif why -A                                    # all that is not as it should be, in all namespaces
 recif trace agent/my-agent -f                   # every step and wait: which action, why, how long
+recif tools diff rmcp/docs                      # what an MCP server changed of its tools; then recif tools accept
 recif logs agent/my-agent -f                    # what its Pods write, through rollouts and restarts
 recif chat agent/my-agent \"What is 6*7?\"        # the answer as it comes; also from a pipe, or as a conversation
 recif chat flow/greeter '{\"name\": \"Ada\"}'       # a flow gets its variables; a set's is flowset/NAME/FLOW
