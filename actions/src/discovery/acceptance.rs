@@ -9,7 +9,7 @@ use crds::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{ToolServer, held::ServerName};
+use super::{ToolServer, held::NamedServer};
 use crate::kind::Context;
 
 /// Definitions that a person accepts.
@@ -39,7 +39,7 @@ impl Acceptance {
         let refused = self.digests.iter().filter(|(name, digest)| !is_in_use(name, digest));
         let refused: Vec<_> = refused.map(|(name, _)| shown_name(name)).collect();
         let key = server.key();
-        let place = ServerName { kind: K::KIND, namespace: None, name: &key.name };
+        let place = NamedServer { kind: K::KIND, namespace: None, name: &key.name };
         if !refused.is_empty() {
             let message = format!(
                 "not accepted, for the server has another definition by now: {}; {}",

@@ -7,7 +7,7 @@ const FEW: usize = 5;
 
 /// Server whose tools a sentence is about.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ServerName<'a> {
+pub(super) struct NamedServer<'a> {
     /// Kind of the server.
     pub(super) kind: &'a str,
     /// Namespace of the server, if it is not that of the reader.
@@ -16,7 +16,7 @@ pub(super) struct ServerName<'a> {
     pub(super) name: &'a str,
 }
 
-impl ServerName<'_> {
+impl NamedServer<'_> {
     /// Returns `remotemcpserver "everything"`.
     pub(super) fn subject(&self) -> String {
         let namespace = self.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
@@ -38,7 +38,7 @@ impl ServerName<'_> {
 
 /// Returns why these tools of a server wait, as a reason and as a sentence without its subject; `None` if none waits.
 pub(super) fn held_words<'a>(
-    server: ServerName<'_>,
+    server: NamedServer<'_>,
     tools: impl IntoIterator<Item = &'a DiscoveredTool>,
 ) -> Option<(&'static str, String)> {
     let held: Vec<&DiscoveredTool> = tools.into_iter().filter(|tool| tool.held_digest.is_some()).collect();
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    const SERVER: ServerName<'_> = ServerName { kind: "RemoteMCPServer", namespace: None, name: "x" };
+    const SERVER: NamedServer<'_> = NamedServer { kind: "RemoteMCPServer", namespace: None, name: "x" };
 
     fn held(name: &str, reason: &str, digest: &str) -> DiscoveredTool {
         DiscoveredTool {
@@ -115,7 +115,7 @@ mod tests {
             "remotemcpserver \"x\" changed get_weather at 2026-11-27T12:04:00Z; agents keep the accepted one: read recif \
              tools diff rmcp/x, then recif tools accept rmcp/x get_weather"
         );
-        let elsewhere = ServerName { kind: "MCPServer", namespace: Some("team"), name: "y" };
+        let elsewhere = NamedServer { kind: "MCPServer", namespace: Some("team"), name: "y" };
         let new = held("$(id)", "ToolNotAccepted", "");
         assert_eq!(
             held_words(elsewhere, [&new]).unwrap().1,

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{
     McpToolDefinition,
-    held::{ServerName, held_words},
+    held::{NamedServer, held_words},
 };
 use crate::{
     allowed_namespaces::refusal,
@@ -221,8 +221,8 @@ pub(crate) fn tool_state(cache: &dyn CacheReader, reference: &Reference, from: &
 }
 
 /// Returns the server of a reference as sentences name it.
-pub(super) fn server_name(reference: &Reference) -> ServerName<'_> {
-    ServerName { kind: reference.kind.as_str(), namespace: reference.namespace.as_deref(), name: &reference.name }
+pub(super) fn server_name(reference: &Reference) -> NamedServer<'_> {
+    NamedServer { kind: reference.kind.as_str(), namespace: reference.namespace.as_deref(), name: &reference.name }
 }
 
 /// State of a server whose tools are known, and their definitions not yet.

@@ -11,7 +11,7 @@ use meta::{condition, condition_type, update_condition};
 use super::{
     Discovered,
     acceptance::Acceptance,
-    held::{ServerName, held_words},
+    held::{NamedServer, held_words},
     persist::{kept_definitions, persist},
     pins::{PinInputs, pin},
     publish::publish,
@@ -78,7 +78,7 @@ fn rest_left(cx: &Context, before: &ToolServerStatus, found: &Discovered) -> Opt
 /// Sets the condition on the definitions that wait, or removes it if none does.
 fn report_held<K: ToolServer>(next: &mut K, server: &ToolServerStatus) {
     let key = next.key();
-    let name = ServerName { kind: K::KIND, namespace: None, name: &key.name };
+    let name = NamedServer { kind: K::KIND, namespace: None, name: &key.name };
     let words = held_words(name, &server.discovered_tools);
     let conditions = &mut next.common_mut().conditions;
     match words {

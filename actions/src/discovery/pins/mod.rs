@@ -69,6 +69,9 @@ struct HeldEntry<'a> {
 /// Decides on each listed tool. The first list of a server is taken; what hides text waits even then.
 pub(super) fn pin(listed: &Catalog, inputs: PinInputs<'_>) -> PinnedTools {
     let PinInputs { on_change, before, kept, accepted, now } = inputs;
+    if is_as_accepted(listed, before) {
+        return PinnedTools { catalog: listed.clone(), gone: Vec::new(), held: None };
+    }
     let takes_new = before.tools_digest.is_none() || on_change == OnChange::Adopt;
     let in_use: BTreeMap<&str, &DiscoveredTool> = before.in_use().map(|tool| (tool.name.as_str(), tool)).collect();
     let held_before: BTreeMap<&str, &DiscoveredTool> = before.held().map(|tool| (tool.name.as_str(), tool)).collect();
@@ -122,6 +125,14 @@ pub(super) fn pin(listed: &Catalog, inputs: PinInputs<'_>) -> PinnedTools {
     };
     let held = held_text(&waiting, catalog.definitions.text().len());
     PinnedTools { catalog, gone, held }
+}
+
+/// Reports whether the server lists exactly the tools in use, as it mostly does.
+fn is_as_accepted(listed: &Catalog, before: &ToolServerStatus) -> bool {
+    let parts = |tool: &DiscoveredTool| (tool.name.clone(), tool.digest.clone());
+    before.gone_tools.is_empty()
+        && before.held().next().is_none()
+        && before.in_use().map(parts).eq(listed.tools.iter().map(parts))
 }
 
 /// Returns the definitions that wait as JSON: as many as fit beside those that are used, the others by their digest alone, as far
