@@ -1,6 +1,6 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev); kind, k3d
 # and minikube are clusters of these programs, and existing is yours, by KUBECONFIG.
-.PHONY: help dev up test lint unit e2e faults e2e-local test-e2e test-faults test-frameworks test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build samples dist down clean cargo-found
+.PHONY: help dev up test lint unit e2e faults e2e-local test-e2e test-faults test-frameworks test-nodes test-providers test-upgrade test-versions fuzz ui deny manifests generate images docker-build samples dist down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -19,7 +19,7 @@ dev: cargo-found ui ## a sample fleet on this machine within a second, with the 
 up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF_CLUSTER=kind: in a cluster of kind)
 	@hack/up
 
-test: cargo-found ## lint, unit, faults and e2e, as CI does
+test: cargo-found ## lint, unit, faults and e2e, on recif dev and on a cluster, as CI does
 	@hack/test
 
 lint: cargo-found ui ## formatting, clippy, the documentation of the code, scripts and workflows
@@ -35,7 +35,7 @@ unit: cargo-found ui ## unit, property and drift tests
 		RECIF_PROMETHEUS=$$(hack/prometheus) && \
 		export RECIF_PEERS RECIF_HELM RECIF_KUSTOMIZE RECIF_PROMETHEUS && cargo test --workspace --locked
 
-e2e: ## end-to-end tests, the web UI in a browser among them, on a cluster of their own; of the longest a third, which the commit decides
+e2e: ## end-to-end tests, the web UI in a browser among them, on a cluster of their own; of the longest, and of those that recif dev passes too, a third, which the commit decides
 	@hack/e2e --third-of "$$(git rev-parse HEAD 2>/dev/null || echo none)"
 
 e2e-local: cargo-found ## end-to-end tests on recif dev, without cluster and root: about 3 minutes
@@ -56,6 +56,10 @@ test-versions: ## all end-to-end tests on the oldest and on the newest supported
 
 test-nodes: ## a cluster of two nodes, of which one is drained, killed and cut off: about 6 minutes
 	@hack/e2e nodes
+
+test-providers: cargo-found ## the clients of model providers beside the vendors' own, which `make unit` tests too
+	RECIF_PEERS=$$(hack/peers) && export RECIF_PEERS && \
+		cargo test -p runner --lib --locked -- models::tests::vendors signatures_are_those_of_botocore
 
 test-frameworks: ## the samples of all frameworks: they run, answer, stream, know their caller and lose no stream in a rollout
 	@hack/e2e frameworks

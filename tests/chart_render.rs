@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use testing::tools;
 
 /// Objects by kind, namespace and name.
@@ -156,6 +156,31 @@ const MONITORING: [&str; 4] = [
 #[test]
 fn monitors_alerts_and_dashboard_are_the_component() {
     same_with("monitoring", &MONITORING);
+}
+
+#[test]
+fn builtin_traces_lead_to_the_control_plane() {
+    let builtin = r#"telemetry.endpoint="builtin""#;
+    let (before, after) = (objects(&rendered("recif", &[])), objects(&rendered("recif", &[builtin])));
+    let names = |key: &str, pointer: &str| {
+        let list = |objects: &Objects| objects[key].pointer(pointer).unwrap().as_array().unwrap().clone();
+        let known = list(&before);
+        list(&after).into_iter().filter(|item| !known.contains(item)).collect::<Vec<_>>()
+    };
+    let container = |field: &str| format!("/spec/template/spec/containers/0/{field}");
+    let operator = names("Deployment recif-system/recif-operator", &container("env"));
+    let endpoint = json!({"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://recif-control-plane:4318"});
+    assert_eq!(operator, [endpoint]);
+    let control_plane = "Deployment recif-system/recif-control-plane";
+    assert_eq!(names(control_plane, &container("args")), [json!("--otlp-listen=0.0.0.0:4318")]);
+    assert_eq!(names(control_plane, &container("ports")), [json!({"name": "otlp", "containerPort": 4318})]);
+    let port = json!({"name": "otlp", "port": 4318, "targetPort": "otlp"});
+    assert_eq!(names("Service recif-system/recif-control-plane", "/spec/ports"), [port]);
+    let rule = json!({"ports": [{"port": 4318, "protocol": "TCP"}]});
+    assert_eq!(names("NetworkPolicy recif-system/recif-control-plane", "/spec/ingress"), [rule]);
+    let error = refused(&[builtin, "controlPlane.enabled=false"]);
+    assert!(error.contains("telemetry.endpoint is builtin"), "{error}");
+    assert!(refused(&[r#"telemetry.endpoint="built-in""#]).contains("telemetry"));
 }
 
 #[test]

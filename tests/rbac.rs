@@ -76,7 +76,9 @@ fn the_gateway_may_do_what_it_does_and_nothing_else() {
         expected.extend(table(&[(kind.plural, "get list watch"), (&format!("{}/status", kind.plural), "patch")]));
     }
     assert_eq!(rights("gateway/rights.yaml", "recif-gateway"), expected);
-    assert_eq!(rights("gateway/rights.yaml", "recif-gateway-identity"), table(&[("secrets", "get list watch")]));
+    // The keys, and the other gateways, which are in none of the namespaces of --namespaces.
+    let own_namespace = [("secrets", "get list watch"), ("endpointslices.discovery.k8s.io", "list watch")];
+    assert_eq!(rights("gateway/rights.yaml", "recif-gateway-identity"), table(&own_namespace));
     let reviews =
         [("tokenreviews.authentication.k8s.io", "create"), ("subjectaccessreviews.authorization.k8s.io", "create")];
     assert_eq!(rights("gateway/rights.yaml", "recif-gateway-reviews"), table(&reviews));

@@ -26,13 +26,14 @@ const MEMBERS: &[(&str, &str)] = &[
     ("store", "crds"),
     ("apiserver", "crds"),
     ("node", "crds apiserver"),
+    ("telemetry", "mcp"),
     ("bridge", "daemon"),
     ("proxy", "http1 daemon crds identity"),
-    ("runner", "a2a mcp daemon crds dotprompt"),
+    ("runner", "a2a mcp daemon crds dotprompt telemetry"),
     ("cluster", "meta crds machine actions identity"),
-    ("operator", "meta crds machine actions cluster mcp http1 daemon identity"),
+    ("operator", "meta crds machine actions cluster mcp http1 daemon identity telemetry"),
     ("gateway", "meta crds machine cluster http1 daemon identity"),
-    ("control_plane", "meta crds machine actions cluster store http1 daemon"),
+    ("control_plane", "meta crds machine actions cluster store http1 daemon telemetry"),
     ("cli", "a2a meta crds machine actions cluster identity import yaml"),
     ("dev", "apiserver control_plane crds daemon gateway meta node operator yaml"),
     ("recif", "bridge cli control_plane daemon dev gateway operator proxy runner"),
@@ -41,8 +42,11 @@ const MEMBERS: &[(&str, &str)] = &[
 ];
 
 /// Crates that access the outside, each with the members that may import it.
-const OUTSIDE: &[(&str, &str)] =
-    &[("kube", "crds actions cluster cli dev node e2e"), ("reqwest", "mcp runner operator cli e2e"), ("rmcp", "mcp")];
+const OUTSIDE: &[(&str, &str)] = &[
+    ("kube", "crds actions cluster cli dev node e2e"),
+    ("reqwest", "mcp runner operator cli telemetry e2e"),
+    ("rmcp", "mcp"),
+];
 
 #[test]
 fn a_member_imports_only_what_it_may() {

@@ -224,7 +224,7 @@ pub struct AgentSpec {
     /// Namespaces whose Tools may ask the agent. Default: its own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<AllowedNamespaces>,
-    /// Scaling, sidecar, probes, timeouts and anonymous paths.
+    /// Scaling, sidecar, probes, timeouts, anonymous paths and limits.
     #[serde(flatten)]
     pub traffic: Traffic,
 }

@@ -64,12 +64,14 @@ pub fn digest(value: &Value) -> String {
     sha256_hex(&canonical)
 }
 
-/// Returns the digest of a spec, without the fields that only change the number of Pods and those that only the scaler reads.
+/// Returns the digest of a spec, without the fields that only change the number of Pods and those that only the scaler or the
+/// gateway reads.
 pub(crate) fn spec_digest(spec: &impl Serialize) -> String {
     // Cannot fail: specs consist of strings, numbers, lists and maps with string keys.
     let mut value = serde_json::to_value(spec).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
         fields.remove("replicas");
+        fields.remove("limits");
         if let Some(deployment) = fields.get_mut("deployment").and_then(Value::as_object_mut) {
             deployment.remove("replicas");
         }

@@ -215,7 +215,7 @@ pub struct Runtime {
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Value>,
-    /// Scaling, sidecar, probes, timeouts and anonymous paths.
+    /// Scaling, sidecar, probes, timeouts, anonymous paths and limits.
     #[serde(flatten)]
     pub traffic: Traffic,
 }

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ObjectRef, PROXY_PORT, Period,
+    Limit, ObjectRef, PROXY_PORT, Period, egress, limit,
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::WorkloadStatus,
@@ -128,6 +128,11 @@ pub struct MCPServerSpec {
     /// Namespaces whose RemoteMCPServers may have the Service of this server as url. Default: its own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<AllowedNamespaces>,
+    /// Limits of the requests that come by the gateway: of all callers together, of each caller, or both. An edit
+    /// restarts no Pod.
+    #[schemars(schema_with = "limit::list")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
 }
 
 crate::phased_object::phased_object!(
@@ -177,6 +182,12 @@ pub struct ServerDeployment {
     #[schemars(schema_with = "schema::by_name::<ObjectRef>", length(max = 64))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_map_refs: Vec<ObjectRef>,
+    /// Addresses to which the Pods may connect, at most 64: a host, *.domain, an address or a CIDR, each with a port if it is not 443,
+    /// such as api.example.com, *.example.com:8443 or 10.1.0.0/16:5432. DNS is added. Empty list: DNS
+    /// alone. No list: no restriction.
+    #[schemars(schema_with = "egress::schema")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Vec<String>>,
     /// ServiceAccount of the Pods. Empty: a ServiceAccount of the server's own, with the server's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,

@@ -71,6 +71,29 @@ pub struct ModelSpec {
     pub price: Option<ModelPrice>,
 }
 
+/// Form of the setting `toolChoice`.
+pub const TOOL_CHOICE_FORM: &str = "`toolChoice` is auto, none, required, or {\"tool\": \"its name\"}";
+/// Form of the setting `cache`.
+pub const CACHE_FORM: &str = "`cache` is 5m, 1h or off";
+
+impl ModelSpec {
+    /// Returns what is wrong with a setting of `defaultConfig` that means the same for every provider and is no number. A
+    /// `toolChoice` with a `type` is in the provider's own form, which is not judged.
+    pub fn setting_problem(&self) -> Option<&'static str> {
+        let settings = self.default_config.as_ref()?;
+        let choice = settings.get("toolChoice").is_none_or(|choice| match choice.as_str() {
+            Some(word) => ["auto", "none", "required"].contains(&word),
+            None => choice["tool"].is_string() || choice["type"].is_string(),
+        });
+        let cache = settings.get("cache").is_none_or(|cache| matches!(cache.as_str(), Some("5m" | "1h" | "off")));
+        match (choice, cache) {
+            (false, _) => Some(TOOL_CHOICE_FORM),
+            (true, false) => Some(CACHE_FORM),
+            (true, true) => None,
+        }
+    }
+}
+
 /// Message for a model that is its own fallback.
 pub const OWN_FALLBACK: &str = "a model cannot stand in for itself";
 

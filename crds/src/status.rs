@@ -84,6 +84,9 @@ pub struct WorkloadStatus {
     /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller_keys: Option<String>,
+    /// Variables of OpenTelemetry that the Pods were last given. A change of those of the operator alone restarts no Pods.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub telemetry: BTreeMap<String, String>,
     /// True if the sidecars of the Pods report their readiness to gateways themselves. Pods of older templates do not,
     /// and a request to a workload at zero waits for the kubelet's probes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -6,6 +6,8 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    egress,
+    limit::{self, Limit},
     period::Period,
     readiness::Readiness,
     schema::{rule, transition_rule},
@@ -61,6 +63,17 @@ pub struct Traffic {
     /// Paths that the gateway forwards without authentication.
     #[serde(skip_serializing_if = "Expose::is_empty")]
     pub expose: Expose,
+    /// Addresses to which the Pods may connect, at most 64: a host, *.domain, an address or a CIDR, each with a port if it is not 443,
+    /// such as api.example.com, *.example.com:8443 or 10.1.0.0/16:5432. Addresses of the model, tools,
+    /// databases and DNS are added. Empty list: those alone. No list: no restriction.
+    #[schemars(schema_with = "egress::schema")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Vec<String>>,
+    /// Limits of the requests that come by the gateway: of all callers together, of each caller, or both. An edit
+    /// restarts no Pod.
+    #[schemars(schema_with = "limit::list")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
 }
 
 impl Traffic {
@@ -91,6 +104,10 @@ pub(crate) fn rules(schema: &mut Schema) {
         "!has(self.proxy.requireIdentity) || !self.proxy.requireIdentity || self.proxy.enabled",
         "requireIdentity needs the sidecar, which knows who calls: leave out proxy.requireIdentity, or proxy.enabled",
     )(schema);
+    rule(
+        "!has(self.limits) || size(self.limits) == 0 || self.proxy.enabled",
+        "limits need the sidecar, which vouches for the caller: leave out limits, or proxy.enabled",
+    )(schema);
     // Objects stored before the sidecar existed pass as long as these two fields stay unchanged.
     transition_rule(
         format!(
@@ -112,6 +129,8 @@ impl Default for Traffic {
             timeout: "60s".into(),
             drain_timeout: "25s".into(),
             expose: Expose::default(),
+            egress: None,
+            limits: Vec::new(),
         }
     }
 }

@@ -42,11 +42,12 @@ const OPERATOR: &str = "see whether the operator runs and watches this namespace
 const RECHECKED_PERIODICALLY: &[&str] = &[reason::NAME_CONFLICT, reason::SELECTOR_IMMUTABLE, reason::REFUSED];
 
 /// Types of the conditions that say what an object goes without, whatever its phase.
-const NOTED: [&str; 4] = [
+const NOTED: [&str; 5] = [
     condition_type::KNOWLEDGE_BASES_CONFIGURED,
     condition_type::TOOLS_RESOLVED,
     condition_type::CONFIG_UNDERSTOOD,
     condition_type::DEFINITION_CURRENT,
+    condition_type::EGRESS_RESTRICTED,
 ];
 
 /// Text in the message of `Available` after which another writer of the number of Pods is named.

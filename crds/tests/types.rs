@@ -267,10 +267,12 @@ fn an_agent_of_another_namespace_is_referred_to_as_one() {
 }
 
 #[test]
-fn only_the_replica_count_leaves_an_agents_digest_alone() {
+fn what_no_pod_reads_leaves_an_agents_digest_alone() {
     let digest = agent(json!({})).spec_digest();
     assert_eq!(digest.len(), 64);
     assert_eq!(agent(json!({ "replicas": 5 })).spec_digest(), digest);
+    let limits = json!([{ "per": "caller", "requestsPerMinute": 10 }]);
+    assert_eq!(agent(json!({ "limits": limits })).spec_digest(), digest, "the gateway alone reads it");
     assert_eq!(agent(json!({ "strategy": "simple" })).spec_digest(), digest, "a default that is written out");
     let scaled = |scaling| agent(json!({ "scaling": scaling })).spec_digest();
     assert_ne!(scaled(json!({})), digest, "Pods get a cap with it");

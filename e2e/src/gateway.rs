@@ -3,12 +3,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    ResourceExt as _,
-    api::{Patch, PatchParams},
+    Api, ResourceExt as _,
+    api::{LogParams, Patch, PatchParams},
     runtime::watcher::Config,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     env::Env,
@@ -26,6 +27,23 @@ pub(crate) async fn pods(env: &Env) -> Result<Vec<Object>> {
     let pods = env.within(NAMESPACE, POD).list(&Default::default()).await.context("list the gateway's Pods")?;
     let ours = |pod: &Object| pod.name_any().starts_with(NAME) && pod.metadata.deletion_timestamp.is_none();
     Ok(pods.items.into_iter().filter(ours).collect())
+}
+
+/// Returns the lines of audit about this namespace's workloads that its Pods wrote in the last five minutes.
+pub(crate) async fn audit(env: &Env, namespace: &str) -> Result<Vec<Value>> {
+    let api: Api<Pod> = Api::namespaced(env.client.clone(), NAMESPACE);
+    let recent = LogParams { since_seconds: Some(300), ..LogParams::default() };
+    let mut lines = Vec::new();
+    for pod in pods(env).await? {
+        let log = api.logs(&pod.name_any(), &recent).await.context("read the gateway's log")?;
+        for line in log.lines().filter(|line| line.contains(r#""target":"audit""#)) {
+            let line: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+            if line["namespace"] == namespace {
+                lines.push(line);
+            }
+        }
+    }
+    Ok(lines)
 }
 
 /// Replaces every Pod, as `kubectl rollout restart` does, and waits until the old Pods are gone.

@@ -56,7 +56,7 @@ struct Args {
     /// Runs the scenarios of all samples of frameworks instead of all others.
     #[arg(long, conflicts_with_all = ["local", "nodes"])]
     frameworks: bool,
-    /// Runs of the exclusive scenarios, which are the longest, only a third, which this decides: a commit's hash, say.
+    /// Runs of the exclusive scenarios, which are the longest, and of those that `recif dev` passes too, only a third, which this decides: a commit's hash, say.
     #[arg(long)]
     third_of: Option<String>,
     /// How many scenarios run at once.

@@ -21,6 +21,7 @@ recif get agents,tools -A -o wide               # as kubectl get; table, wide, j
 recif why agent/my-agent                        # one sentence: what it waits for and what to do, then the details
 recif why -A                                    # all that is not as it should be, in all namespaces
 recif trace agent/my-agent -f                   # every step and wait: which action, why, how long
+recif trace --run 4bf92f3577b34da6a3ce929d0e0e4736   # what became of a request: models, tools, tokens, errors
 recif tools diff rmcp/docs                      # what an MCP server changed of its tools; then recif tools accept
 recif logs agent/my-agent -f                    # what its Pods write, through rollouts and restarts
 recif chat agent/my-agent \"What is 6*7?\"        # the answer as it comes; also from a pipe, or as a conversation
@@ -35,10 +36,10 @@ recif machine agent                             # its state machine, as Mermaid
 source <(recif completions bash)                # also zsh and fish; completes names of objects, too
 ```
 
-`chat` says at once, as `why` does, what keeps its target from being ready, and waits for it then. `chat`, `ui` and `top` reach gateway and control
+`chat` says at once, as `why` does, what keeps its target from being ready, and waits for it then. `chat`, `ui`, `top` and `trace --run` reach gateway and control
 plane through the API server, as `kubectl port-forward` does; the Role `recif-visitor` in `recif-system` gives the rights for that.
 `chat --gateway URL` (`RECIF_GATEWAY`) needs none. They sign in with the token of your kubeconfig; where it has none,
-`RECIF_TOKEN=$(kubectl create token NAME)` is used by `chat` and `top`, and `ui` has a page for it. The kubeconfig's token is never sent over a way that
+`RECIF_TOKEN=$(kubectl create token NAME)` is used by `chat`, `top` and `trace --run`, and `ui` has a page for it. The kubeconfig's token is never sent over a way that
 others could read.
 
 An Agent is talked to in [its protocol](agents.md#its-protocol), which `chat` reads from the object; where it cannot, `POST /chat`. Of one that

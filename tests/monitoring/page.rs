@@ -19,7 +19,7 @@ This page is made from the metrics themselves by `make manifests`; a test fails 
 
 **Labels `kind`, `namespace`, `name`** name the object that a metric is about. There are only objects that exist: requests to unknown
 names count under kind `none`. A series begins with its first event and ends ten minutes after its object at the latest. In the gateway
-a called workload has at most 30 series: the first three of its status codes count one by one, and the others by class, such as
+a called workload has at most 32 series: the first three of its status codes count one by one, and the others by class, such as
 `5xx`; `queue-full`, `no-capacity` and the first two other reasons count one by one, and the rest as `other`.
 `--metrics-by-workload=false` (chart: `metrics.byWorkload`) leaves `namespace` and `name` empty everywhere.
 

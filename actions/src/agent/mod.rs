@@ -143,7 +143,7 @@ impl WorkloadKind for Agent {
             overlay: self.spec.pod_template.is_some(),
             conditions: knowledge.into_iter().chain(left_out).chain(understood).chain(fell_back).collect(),
         };
-        Ok(workload::with_policies(self, deps, rendered))
+        workload::with_policies(self, deps, rendered)
     }
 
     fn exposed_credentials(&self, deps: &Deps) -> Option<String> {

@@ -1,5 +1,7 @@
 //! Builds sample objects for the tests.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::ObjectId;
@@ -19,7 +21,9 @@ pub(crate) fn settings() -> RenderSettings {
         agent_image: String::new(),
         runner_image: "recif.local/runner:1".to_owned(),
         proxy_image: "recif.local/proxy:1".to_owned(),
+        telemetry: BTreeMap::new(),
         network_policies: false,
+        cluster_cidrs: Vec::new(),
         pod_security: PodSecurity::Baseline,
     }
 }

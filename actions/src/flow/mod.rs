@@ -113,7 +113,7 @@ impl WorkloadKind for Flow {
         let mut parts = flow_parts(deps, &key.namespace, &key.name, &self.spec.definition);
         note_search(&mut parts, deps, &key.namespace, &self.spec.runtime);
         let data = Resolver::new(deps, &key.namespace).data(&self.spec.runtime.references());
-        Ok(workload::with_policies(self, deps, rendered(self, &parts, &data, &deps.settings, replicas)?))
+        workload::with_policies(self, deps, rendered(self, &parts, &data, &deps.settings, replicas)?)
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {

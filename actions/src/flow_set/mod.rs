@@ -113,7 +113,7 @@ impl WorkloadKind for FlowSet {
         }
         let data = Resolver::new(deps, &key.namespace).data(&self.spec.runtime.references());
         let rendered = rendered(self, &parts, &data, &deps.settings, replicas)?;
-        Ok(workload::with_policies(self, deps, rendered))
+        workload::with_policies(self, deps, rendered)
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {

@@ -33,6 +33,8 @@ const CONDITIONS: &[&str] = &[
     condition_type::TOOLS_DISCOVERED,
     condition_type::TOOLS_PUBLISHED,
     condition_type::DEFINITION_CURRENT,
+    condition_type::EGRESS_RESTRICTED,
+    condition_type::METADATA_REACHABLE,
 ];
 
 /// Traffic settings of a server: requests are not capped, and a stream may last.
@@ -74,6 +76,8 @@ impl Referable for MCPServer {
 
 impl WorkloadKind for MCPServer {
     const LABEL: &'static str = MCP_SERVER_LABEL;
+    // Its program is not ours; calls carry the context of their trace.
+    const HAS_TELEMETRY: bool = false;
 
     fn replicas(&self) -> i32 {
         self.spec.deployment.replicas
@@ -81,6 +85,10 @@ impl WorkloadKind for MCPServer {
 
     fn traffic(&self) -> &Traffic {
         if self.spec.proxy.require_identity { &IDENTIFIED } else { &TRAFFIC }
+    }
+
+    fn egress(&self) -> Option<&[String]> {
+        self.spec.deployment.egress.as_deref()
     }
 
     fn status(&self) -> Option<&WorkloadStatus> {
@@ -109,7 +117,7 @@ impl WorkloadKind for MCPServer {
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let key = self.key();
         let data = Resolver::new(deps, &key.namespace).data(&self.references());
-        Ok(with_policies(self, deps, rendered(self, &data, &deps.settings, replicas)?))
+        with_policies(self, deps, rendered(self, &data, &deps.settings, replicas)?)
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {

@@ -11,6 +11,7 @@ mod container;
 mod contract;
 mod disruption_budget;
 pub mod dsn;
+mod egress;
 mod env;
 mod error;
 mod flow;
@@ -36,11 +37,14 @@ mod workload_parts;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::egress::AddressRange;
 
 pub use agent::{AGENT, AgentImages, CONFIG_HASH, agent_config_children, agent_workload_children};
 pub use contract::{Credentials, FlowContract, FlowModel, FlowParts, FlowTool, check_member, check_names};
 pub use disruption_budget::{disruption_budget, disruption_budget_name};
+pub use egress::{EgressRules, RenderedAddresses, rendered_addresses};
 pub(crate) use env::MAX_OBJECT;
 pub use env::{AgentConfig, AgentParts, agent_config};
 pub use error::RenderError;
@@ -53,7 +57,7 @@ pub use labels::{
 pub use mcp_server::{
     BRIDGE, MCP_SERVER_LABEL, ServerImages, mcp_server_config_children, mcp_server_hash, mcp_server_workload_children,
 };
-pub use network_policy::{network_policy, network_policy_name};
+pub use network_policy::{egress_policy_name, network_policy, network_policy_name, with_egress};
 pub use pod_security::{PodSecurity, check_pod_security, pod_security_violation};
 pub use provider::plugin_variables;
 pub use service::{AGENT_PORT, endpoint, endpoint_of};
@@ -82,8 +86,12 @@ pub struct RenderSettings {
     pub runner_image: String,
     /// Image of the sidecar.
     pub proxy_image: String,
+    /// Variables of OpenTelemetry that Pods get, from the operator's own; none with `--pod-otel=false`.
+    pub telemetry: BTreeMap<String, String>,
     /// True if workloads with a sidecar get a NetworkPolicy, from `--network-policies`.
     pub network_policies: bool,
+    /// Ranges of the cluster's Pods, Services and nodes, which DNS names in `egress` do not admit, from `--cluster-cidr`.
+    pub cluster_cidrs: Vec<AddressRange>,
     /// Least restrictive Pod Security level that an overlay may use.
     pub pod_security: PodSecurity,
 }

@@ -1,9 +1,10 @@
-//! Renders the NetworkPolicy of a workload with a sidecar: it closes only the port of the image itself, so that no request
-//! bypasses the sidecar.
+//! Renders the NetworkPolicy of a workload. With a sidecar it closes the port of the image itself, so that no request bypasses the
+//! sidecar; with `egress` in the spec it restricts what the Pods connect to.
 //!
 //! Policies only ever allow, and all policies that select a Pod add up. So everything but that one port is allowed from
 //! everywhere: meshes, metrics and containers of the overlay keep working. For the same reason there is no policy if another one
-//! selects the Pods: the operator's would allow all that the other one denies.
+//! selects the Pods: the operator's would allow all that the other one denies. The egress part allows only what the spec lists,
+//! so it stays beside policies of others, under a name of its own.
 
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
@@ -17,6 +18,29 @@ const MAX_PORT: i32 = 65535;
 /// Returns the name of a workload's policy. A user's own policy often has the name of the workload.
 pub fn network_policy_name(workload: &str) -> String {
     format!("{workload}-sidecar")
+}
+
+/// Returns the name of a workload's policy that restricts only what its Pods send.
+pub fn egress_policy_name(workload: &str) -> String {
+    format!("{workload}-egress")
+}
+
+/// Returns the policy of `workload` with these egress rules added; without `ingress` it has them alone.
+pub fn with_egress(mut policy: ChildManifest, workload: &str, ingress: bool, rules: Vec<Value>) -> ChildManifest {
+    let spec = &mut policy.body["spec"];
+    spec["egress"] = Value::Array(rules);
+    if ingress {
+        spec["policyTypes"] = json!(["Ingress", "Egress"]);
+        return policy;
+    }
+    spec["policyTypes"] = json!(["Egress"]);
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("ingress");
+    }
+    let name = egress_policy_name(workload);
+    policy.body["metadata"]["name"] = json!(name);
+    policy.child.name = name;
+    policy
 }
 
 /// Returns the policy of `owner`, whose kind is named by the label `label` and whose container listens on `port`.
@@ -78,5 +102,24 @@ mod tests {
             assert_eq!(spec["podSelector"]["matchLabels"]["recif.dev/agent"], "a");
             assert_eq!(spec["policyTypes"], json!(["Ingress"]), "what Pods send is not concerned");
         }
+    }
+
+    #[test]
+    fn the_egress_part_is_added_or_stands_alone() {
+        let agent: Agent = serde_json::from_value(json!({
+            "apiVersion": "agents.recif.dev/v1", "kind": "Agent",
+            "metadata": { "name": "a", "namespace": "ns", "uid": "u" }, "spec": { "name": "A", "framework": "corail" },
+        }))
+        .unwrap();
+        let plain = network_policy(&agent, "recif.dev/agent", 8000);
+        let both = with_egress(plain.clone(), "a", true, vec![json!({ "ports": [] })]);
+        assert_eq!(both.child, plain.child);
+        assert_eq!(both.body["spec"]["ingress"], plain.body["spec"]["ingress"]);
+        assert_eq!(both.body["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
+        let alone = with_egress(plain, "a", false, vec![json!({ "ports": [] })]);
+        assert_eq!((alone.child.name.as_str(), &alone.body["metadata"]["name"]), ("a-egress", &json!("a-egress")));
+        let (selector, rules) = (&both.body["spec"]["podSelector"], json!([{ "ports": [] }]));
+        let expected = json!({ "podSelector": selector, "policyTypes": ["Egress"], "egress": rules });
+        assert_eq!(alone.body["spec"], expected);
     }
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crds::WorkloadPhase;
 use machine::{Action, ActionError};
 
-use super::kind::WorkloadKind;
+use super::{egress, kind::WorkloadKind};
 use crate::{deps::Deps, kind::Context};
 
 /// Action `accept`; see the module.
@@ -25,6 +25,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Accept {
     }
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        egress::entries(cr.as_ref())?;
         cr.validate(&cx.settings)?;
         Ok(Some(cr.moved_to(WorkloadPhase::Resolving)))
     }

@@ -77,6 +77,8 @@ pub(super) const RENDERED_CONDITIONS: &[&str] = &[
     condition_type::TOOLS_RESOLVED,
     condition_type::CONFIG_UNDERSTOOD,
     condition_type::MODEL_FALLBACK,
+    condition_type::EGRESS_RESTRICTED,
+    condition_type::METADATA_REACHABLE,
 ];
 
 /// Condition types that the actions of a workload write.
@@ -86,4 +88,6 @@ pub const CONDITIONS: &[&str] = &[
     condition_type::KNOWLEDGE_BASES_CONFIGURED,
     condition_type::TOOLS_RESOLVED,
     condition_type::CONFIG_UNDERSTOOD,
+    condition_type::EGRESS_RESTRICTED,
+    condition_type::METADATA_REACHABLE,
 ];

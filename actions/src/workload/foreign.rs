@@ -20,7 +20,8 @@ use crate::{
 /// Pods of a deleted one are evicted whatever budgets say. The status names the child until the workload is deployed, so a wait
 /// costs no write of the status.
 pub(super) async fn yield_to_foreign_policies<K: WorkloadKind>(cx: &Context, cr: &K) -> Result<(), ActionError> {
-    if is_governed(cr, cx) {
+    // Without its egress part the Pods could connect to everything: it stays until the workload is deployed anew.
+    if cr.egress().is_none() && is_governed(cr, cx) {
         let key = cr.key();
         let name = network_policy_name(&key.name);
         let policy = ChildRef { kind: ChildKind::NetworkPolicy, namespace: key.namespace, name };

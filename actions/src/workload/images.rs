@@ -1,6 +1,6 @@
-//! Pins the images, keys and abilities that come from the operator when a template is first rendered, and renews them only when
-//! the template changes for another reason, or the nodes cannot get an image. So an upgrade of the operator alone restarts no
-//! Pod.
+//! Pins the images, keys, variables and abilities that come from the operator when a template is first rendered, and renews them
+//! only when the template changes for another reason, or the nodes cannot get an image. So an upgrade of the operator alone
+//! restarts no Pod.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,10 @@ use crds::{WorkloadPhase, WorkloadStatus, digest, pod_problem::PodProblem, reaso
 use machine::ActionError;
 use serde_json::Value;
 
-use super::kind::{RenderedWorkload, WorkloadKind};
+use super::{
+    kind::{RenderedWorkload, WorkloadKind},
+    telemetry,
+};
 use crate::{kind::Context, ports::ChildKind};
 
 /// Lists of containers in a Pod template.
@@ -44,6 +47,7 @@ pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) ->
     let offered = next.images(&cx.settings);
     let status = next.status_mut();
     let (had_keys, had) = (status.caller_keys.take(), Abilities::take(status));
+    let had_telemetry = std::mem::take(&mut status.telemetry);
     let is_first = status.images.is_empty() && status.template.is_none();
     // Rendered without the keys and abilities from the operator: those alone make no new template.
     let mut plain = next.render(cx, replicas)?;
@@ -51,9 +55,11 @@ pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) ->
     // If the operator knows no keys at the moment, the pinned ones stay.
     let keys = cx.cache.caller_keys().or_else(|| had_keys.clone()).filter(|_| next.traffic().proxy.enabled);
     let abilities = Abilities::of_sidecar(next.traffic().proxy.enabled);
+    let telemetry = telemetry::offered::<K>(cx);
     let replaceable = has_replaceable_image(cx, next, &plain);
     let status = next.status_mut();
-    let changed = status.template != template && (had_keys != keys || had != abilities);
+    let is_other = had_keys != keys || had != abilities || had_telemetry != telemetry;
+    let changed = status.template != template && is_other;
     let renewed = replaceable || changed || (status.template != template && status.images != offered);
     status.template = template;
     if renewed {
@@ -69,7 +75,8 @@ pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) ->
     status.caller_keys = if renewed { keys } else { had_keys };
     let pinned = if renewed { abilities } else { had };
     pinned.put(status);
-    let is_plain = status.caller_keys.is_none() && pinned == Abilities::default();
+    status.telemetry = if renewed { telemetry } else { had_telemetry };
+    let is_plain = status.caller_keys.is_none() && pinned == Abilities::default() && status.telemetry.is_empty();
     if is_plain { Ok(plain) } else { next.render(cx, replicas) }
 }
 
@@ -101,6 +108,7 @@ pub(super) fn is_template_new<K: WorkloadKind>(cx: &Context, cr: &K) -> Result<b
     let Some(known) = status.template.clone() else { return Ok(false) };
     // The known digest was computed without what comes from the operator.
     status.caller_keys = None;
+    status.telemetry.clear();
     Abilities::default().put(status);
     Ok(known != template_digest(&plain.render(cx, None)?, &cr.operator_images(&cx.settings)))
 }

@@ -7,13 +7,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use machine::ActionError;
 use serde_json::Value;
 
-use super::degradation::Degradable;
+use super::{
+    degradation::Degradable,
+    egress::{self, EgressRestriction},
+    telemetry,
+};
 use crate::{
     deps::Deps,
     kind::ControlledKind,
     ports::{ChildKind, ChildManifest, ChildRef},
     references::{Inputs, Unresolved},
-    render::{PROXY, PinnedProxy, RenderSettings, check_pod_security, child_labels, selector_text},
+    render::{
+        MCP_SERVER_LABEL, PROXY, PinnedProxy, RenderSettings, check_pod_security, child_labels, selector_text,
+        with_egress,
+    },
 };
 
 /// Kind that runs Pods.
@@ -24,10 +31,17 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
     /// container instead gets all variables that exist when it starts.
     const READS_FILES: bool = true;
 
+    /// True if its container gets the variables of OpenTelemetry.
+    const HAS_TELEMETRY: bool = true;
+
     /// Returns the number of Pods in the spec.
     fn replicas(&self) -> i32;
     /// Returns the settings of its traffic.
     fn traffic(&self) -> &Traffic;
+    /// Returns the addresses to which its Pods may connect, if the spec restricts them.
+    fn egress(&self) -> Option<&[String]> {
+        self.traffic().egress.as_deref()
+    }
     /// Returns how the number of Pods follows the load, if it does.
     fn scaling(&self) -> Option<&Scaling> {
         self.traffic().scaling.as_ref()
@@ -147,16 +161,46 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
 }
 
 /// Adds the NetworkPolicy and the PodDisruptionBudget of a workload that is to have them, before its Deployment, so that no Pod is
-/// ever without them.
-pub(crate) fn with_policies<K: WorkloadKind>(cr: &K, deps: &Deps, mut rendered: RenderedWorkload) -> RenderedWorkload {
-    let deployment = rendered.running.pop();
-    rendered.running.extend(wants_policy(cr, deps).then(|| cr.network_policy()));
+/// ever without them, what the runtime is to know of the policy, and the
+/// variables of OpenTelemetry.
+///
+/// # Errors
+/// [`ActionError::Terminal`]: an entry of `egress` that cannot be read, or the variable of `egress` in the spec.
+pub(crate) fn with_policies<K: WorkloadKind>(
+    cr: &K,
+    deps: &Deps,
+    mut rendered: RenderedWorkload,
+) -> Result<RenderedWorkload, ActionError> {
+    telemetry::add(cr, &mut rendered);
+    let restriction = egress::restriction(cr, deps, &rendered)?;
+    let mut deployment = rendered.running.pop();
+    if let Some(restriction) = &restriction {
+        // The program of a server is of others, and reads no variable of ours.
+        if let Some(deployment) = deployment.as_mut().filter(|_| K::LABEL != MCP_SERVER_LABEL) {
+            egress::set_variable::<K>(deployment, restriction)?;
+        }
+        rendered.conditions.extend(egress::conditions(restriction, deps.settings.network_policies));
+    }
+    rendered.running.extend(policy(cr, deps, restriction));
     rendered.running.extend(wants_budget(cr, deps).then(|| cr.disruption_budget()));
     rendered.running.extend(deployment);
-    rendered
+    Ok(rendered)
 }
 
-/// Reports whether the operator is to create a NetworkPolicy for the Pods.
+/// Returns the NetworkPolicy of the Pods: with the part that closes the port of the image, with the part that restricts what they
+/// connect to, with both, or none.
+fn policy<K: WorkloadKind>(cr: &K, deps: &Deps, restriction: Option<EgressRestriction>) -> Option<ChildManifest> {
+    let ingress = wants_policy(cr, deps);
+    match restriction.filter(|_| deps.settings.network_policies) {
+        None => ingress.then(|| cr.network_policy()),
+        Some(found) => {
+            let rules = found.rules.render(&deps.settings);
+            Some(with_egress(cr.network_policy(), &cr.key().name, ingress, rules))
+        }
+    }
+}
+
+/// Reports whether the operator is to create a NetworkPolicy that closes the port of the image.
 fn wants_policy<K: WorkloadKind>(cr: &K, deps: &Deps) -> bool {
     deps.settings.network_policies && cr.traffic().proxy.enabled && !is_governed(cr, deps)
 }

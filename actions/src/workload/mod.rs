@@ -11,6 +11,7 @@ mod deploy;
 mod disruption;
 mod drain;
 mod edges;
+mod egress;
 mod external;
 mod foreign;
 mod health;
@@ -23,6 +24,7 @@ mod recover;
 mod render;
 mod replicas;
 mod resolve;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 

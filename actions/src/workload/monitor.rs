@@ -25,6 +25,7 @@ use crate::{
     deps::Deps,
     kind::Context,
     ports::{ChildKind, ChildRef, DeploymentState},
+    render::network_policy_name,
 };
 
 /// Time without an available Pod after which a workload has failed.
@@ -159,10 +160,11 @@ impl<K: WorkloadKind> Action<K, Deps> for Monitor {
     }
 }
 
-/// Reports whether the status names a NetworkPolicy of the workload.
+/// Reports whether the status names a NetworkPolicy of the workload that concerns what its Pods receive.
 fn has_policy<K: WorkloadKind>(cr: &K) -> bool {
     let children = cr.status().map(|status| status.children.as_slice()).unwrap_or_default();
-    children.iter().any(|child| child.kind == ChildKind::NetworkPolicy.as_str())
+    let name = network_policy_name(&cr.key().name);
+    children.iter().any(|child| child.kind == ChildKind::NetworkPolicy.as_str() && child.name == name)
 }
 
 impl Monitor {

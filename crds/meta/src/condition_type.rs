@@ -32,6 +32,10 @@ pub const DEFINITION_CURRENT: &str = "DefinitionCurrent";
 /// False if nothing reads some keys of a PluginConfig's `extraConfig`; absent where the type is not one that this build knows.
 /// Unknown if an agent or flow with an image of its own has a provider of models that Récif's runner does not know; else absent.
 pub const CONFIG_UNDERSTOOD: &str = "ConfigUnderstood";
+/// True if a NetworkPolicy restricts the addresses to which the Pods of a workload connect; absent without `egress`.
+pub const EGRESS_RESTRICTED: &str = "EgressRestricted";
+/// True if that policy admits the metadata service from which a model's credentials come; absent otherwise.
+pub const METADATA_REACHABLE: &str = "MetadataReachable";
 /// True if the scaler can set the number of Pods; written by the scaler, and absent without `spec.scaling`.
 pub const SCALING_ACTIVE: &str = "ScalingActive";
 /// True once models that stand in answer at least half of an agent's requests, as gateways see it, and until they answer less than a

@@ -30,8 +30,8 @@ pub const OTHER_CALLER: &str = "other";
 pub const KEPT_HOURS: i64 = 26;
 /// Longest caller, provider or model in bytes; a longer one is cut.
 pub const MAX_NAME_BYTES: usize = 256;
-/// Largest number in a cell that is believed. Sums of a million cells stay in 64 bits.
-const MAX_COUNT: u64 = 1_000_000_000_000;
+/// Largest number in a cell that is believed: more than two million tokens a second. Sums of 900 million cells stay in 64 bits.
+const MAX_COUNT: u64 = 10_000_000_000;
 /// Seconds of an hour.
 const HOUR_SECONDS: i64 = 3600;
 

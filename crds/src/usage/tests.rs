@@ -186,6 +186,7 @@ fn cells_of_others_are_believed_within_bounds() {
     assert!(!cell(500_000, &"x".repeat(MAX_NAME_BYTES + 1), some));
     for totals in [
         UsageTotals { input: u64::MAX, ..some },
+        UsageTotals { input: 10_000_000_001, ..some },
         UsageTotals { cache_write: 7, ..some },
         UsageTotals { reasoning: 4, ..some },
         UsageTotals { estimated: 14, ..some },

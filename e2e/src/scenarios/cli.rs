@@ -1,4 +1,4 @@
-//! Tests that `recif trace` and `recif why` report the actual state.
+//! Tests that `recif trace` and `recif why` report the actual state, and `recif trace --run` what became of a request.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -9,16 +9,46 @@ use crate::{
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
+    watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     why_says_what_a_running_a_waiting_and_a_failed_agent_are,
     trace_shows_every_phase_in_order,
     why_says_what_an_agent_goes_without,
+    a_run_is_printed_as_a_tree_where_spans_are_kept,
 );
 
 /// Exit code of `recif why` for an object that is not Ready.
 const NOT_READY: i32 = 3;
+
+async fn a_run_is_printed_as_a_tree_where_spans_are_kept(ns: Namespace) -> Result<()> {
+    let unknown = "0af7651916cd43dd8448eb211c80319c";
+    let (code, text) = ns.env.recif(&["trace", "--run", unknown]).await?;
+    if !ns.env.paths.local {
+        // The control plane of config/default receives none.
+        ensure!(code == 4 && text.contains("set telemetry.endpoint=builtin"), "{code}: {text}");
+        return Ok(());
+    }
+    ensure!(code == 4 && text.contains(unknown), "{code}: {text}");
+    ns.start(&agent("traced", json!({}))).await?;
+    let answer = ns.send("traced", 8000, "POST", "/chat", &json!({"message": "canary"})).await?;
+    ensure!(answer.status == 200, "{answer:?}");
+    let reply: Value = serde_json::from_str(&answer.text).with_context(|| answer.text.clone())?;
+    let conversation = reply["conversation_id"].as_str().context("no conversation")?;
+    let tree = poll(START_TIMEOUT, "the spans of the turn", || async {
+        let (code, text) = ns.env.recif(&["trace", "--run", conversation]).await?;
+        ensure!(code == 0 || code == 4, "{code}: {text}");
+        Ok((code == 0 && text.contains("invoke_agent traced")).then_some(text))
+    })
+    .await?;
+    let owner = format!("Agent {}/traced", ns.name);
+    ensure!(tree.contains("chat stub-echo") && tree.contains(&owner) && !tree.contains("canary"), "{tree}");
+    let run = tree.lines().find_map(|line| line.strip_prefix("Run ")).context("no id of a run")?;
+    let (code, text) = ns.env.recif(&["trace", "--run", run, "-o", "yaml"]).await?;
+    ensure!(code == 0 && text.contains("gen_ai.request.model") && !text.contains("canary"), "{code}: {text}");
+    Ok(())
+}
 
 async fn why_says_what_a_running_a_waiting_and_a_failed_agent_are(ns: Namespace) -> Result<()> {
     ns.apply(&agent("runs", json!({}))).await?;

@@ -2,6 +2,7 @@
 
 mod agent_fields;
 mod agent_protocols;
+mod audit;
 mod bad_input;
 mod bad_requests;
 mod callers;
@@ -18,6 +19,7 @@ mod deletion;
 mod docs;
 mod doctor;
 mod drain;
+mod egress;
 mod environment;
 mod faults;
 mod flow_changes;
@@ -32,6 +34,7 @@ mod identity;
 mod images;
 mod import;
 mod kubectl;
+mod limits;
 mod loops;
 mod manifests;
 mod mcp_servers;
@@ -56,6 +59,7 @@ mod store;
 mod store_faults;
 mod tool_servers;
 mod tools;
+mod traces;
 mod traffic;
 mod usage;
 
@@ -87,6 +91,7 @@ const THEMES: &[&[Scenario]] = &[
     agent_fields::SCENARIOS,
     agent_protocols::SCENARIOS,
     foreign::SCENARIOS,
+    egress::SCENARIOS,
     loops::SCENARIOS,
     scale::SCENARIOS,
     sidecar::SCENARIOS,
@@ -102,6 +107,8 @@ const THEMES: &[&[Scenario]] = &[
     bad_requests::SCENARIOS,
     gateway::SCENARIOS,
     gateway_root::SCENARIOS,
+    audit::SCENARIOS,
+    limits::SCENARIOS,
     identity::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,
@@ -111,6 +118,7 @@ const THEMES: &[&[Scenario]] = &[
     doctor::SCENARIOS,
     chat::SCENARIOS,
     models::SCENARIOS,
+    traces::SCENARIOS,
     usage::SCENARIOS,
     control_plane::SCENARIOS,
     comparison::SCENARIOS,
@@ -207,8 +215,14 @@ pub(crate) enum Suite {
     Local,
 }
 
+/// Tells whether `recif dev` passes a scenario.
+fn is_local(scenario: &Scenario) -> bool {
+    let is_of = |theme: &&[Scenario]| theme.iter().any(|it| it.title() == scenario.title());
+    LOCAL_THEMES.iter().any(is_of) && !NOT_LOCAL.iter().any(|names| names.contains(&scenario.name))
+}
+
 /// Returns the scenarios of a suite whose title contains one of the filters; without filters all. With `third_of`, of the
-/// exclusive ones only the third that this text decides.
+/// exclusive ones and of those that `recif dev` passes too only the third that this text decides.
 pub(crate) fn matching(filters: &[String], suite: Suite, third_of: Option<&str>) -> Vec<&'static Scenario> {
     let themes = match suite {
         Suite::Cluster | Suite::OtherVersion => THEMES,
@@ -217,7 +231,7 @@ pub(crate) fn matching(filters: &[String], suite: Suite, third_of: Option<&str>)
         Suite::Local => LOCAL_THEMES,
     };
     let is_left_out = |scenario: &Scenario| match suite {
-        Suite::Local => NOT_LOCAL.iter().any(|names| names.contains(&scenario.name)),
+        Suite::Local => !is_local(scenario),
         Suite::OtherVersion => OF_DEFAULT_VERSION.contains(&scenario.name),
         Suite::Cluster | Suite::Nodes | Suite::Frameworks => false,
     };
@@ -225,15 +239,18 @@ pub(crate) fn matching(filters: &[String], suite: Suite, third_of: Option<&str>)
         let is_named = filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));
         is_named && !is_left_out(scenario)
     };
-    let mut exclusive = 0..;
+    let is_divided = |scenario: &Scenario| {
+        scenario.isolation == Isolation::Exclusive || (suite == Suite::Cluster && is_local(scenario))
+    };
+    let mut divided = 0..;
     themes
         .iter()
         .copied()
         .flatten()
         .filter(wanted)
         .filter(|scenario| {
-            scenario.isolation != Isolation::Exclusive
-                || exclusive.next().is_none_or(|at: usize| third_of.is_none_or(|text| e2e::in_third_of(text, at)))
+            !is_divided(scenario)
+                || divided.next().is_none_or(|at: usize| third_of.is_none_or(|text| e2e::in_third_of(text, at)))
         })
         .collect()
 }
@@ -243,12 +260,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_commits_decide_for_every_exclusive_scenario_once_and_for_the_others_always() {
+    fn three_commits_decide_for_every_divided_scenario_once_and_for_the_others_always() {
         let all = matching(&[], Suite::Cluster, None);
         let thirds = ["a", "b", "c"].map(|commit| matching(&[], Suite::Cluster, Some(commit)));
         for scenario in &all {
             let runs = thirds.iter().filter(|third| third.iter().any(|it| it.title() == scenario.title())).count();
-            let expected = if scenario.isolation == Isolation::Exclusive { 1 } else { 3 };
+            let is_divided = scenario.isolation == Isolation::Exclusive || is_local(scenario);
+            let expected = if is_divided { 1 } else { 3 };
             assert_eq!(runs, expected, "{}", scenario.title());
         }
         let longest = thirds.iter().map(Vec::len).max().unwrap_or_default();

@@ -1,8 +1,9 @@
 //! OpenAPI v3: an index of documents, and for each group and version a document of its paths and schemas.
 //!
 //! Says what kubectl reads: of each kind the operation PATCH with its group, version and kind, and the parameters `dryRun` and
-//! `fieldValidation`, without which kubectl asks for OpenAPI v2, which is not there; of our kinds the schemas, for `kubectl
-//! explain`. Strategic merge patches are in no document: for its own kinds kubectl knows the types of lists, and for others it
+//! `fieldValidation`, without which kubectl checks fields by OpenAPI v2; of our kinds the schemas, for `kubectl
+//! explain`. Of a list of objects kubectl asks for OpenAPI v2 alone: that document has no definitions, so kubectl checks nothing,
+//! and the server each object. Strategic merge patches are in no document: for its own kinds kubectl knows the types of lists, and for others it
 //! sends a JSON merge patch.
 
 use serde_json::{Map, Value, json};
@@ -16,6 +17,9 @@ use crate::{
 
 /// Schema of an object whose fields are not described, or of a list of them.
 const OPEN: &str = "x-kubernetes-preserve-unknown-fields";
+
+/// Media type of OpenAPI v2 in protobuf, as the API server answers: clients ask with `@`, which no media type may have.
+const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// One document.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +41,16 @@ pub(crate) fn hashes(kinds: &[Kind]) -> Vec<(String, String)> {
     let groups = group_names(kinds).into_iter().map(|group| format!("apis/{group}/v1"));
     let paths = std::iter::once("api/v1".to_owned()).chain(groups);
     paths.filter_map(|path| document(kinds, &path).map(|document| (path, document.hash))).collect()
+}
+
+/// Returns the media type and the text of the document of OpenAPI v2, which has no definitions.
+pub(crate) fn v2(accepts: &str) -> (&'static str, String) {
+    if accepts.contains("+protobuf") {
+        // Field 1, `swagger`, of 3 bytes.
+        return (V2_PROTOBUF, "\n\x032.0".to_owned());
+    }
+    let info = json!({ "title": "Kubernetes", "version": format!("v1.{MINOR}.0") });
+    ("application/json", json!({ "swagger": "2.0", "info": info, "paths": {} }).to_string())
 }
 
 /// Returns where a document is.

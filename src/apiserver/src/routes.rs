@@ -21,6 +21,8 @@ pub(crate) enum ApiRoute {
     Version,
     /// `/livez`, `/readyz` and `/healthz`.
     Health,
+    /// `/openapi/v2`.
+    OpenApiV2,
     /// `/openapi/v3`.
     OpenApi,
     /// `/openapi/v3/PATH`, of the paths below `PATH`, such as `apis/apps/v1`.
@@ -39,6 +41,7 @@ pub(crate) fn route(kinds: &[Kind], path: &str) -> Option<ApiRoute> {
         ["api"] => Some(ApiRoute::CoreVersions),
         ["apis"] => Some(ApiRoute::Groups),
         ["version"] => Some(ApiRoute::Version),
+        ["openapi", "v2"] => Some(ApiRoute::OpenApiV2),
         ["openapi", "v3"] => Some(ApiRoute::OpenApi),
         ["openapi", "v3", rest @ ..] => Some(ApiRoute::OpenApiOf(rest.join("/"))),
         ["livez" | "readyz" | "healthz", ..] => Some(ApiRoute::Health),

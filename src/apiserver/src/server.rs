@@ -118,6 +118,10 @@ impl ApiServer {
             Some(ApiRoute::Groups) => Ok(Reply::object(discovery::groups(kinds))),
             Some(ApiRoute::Group(name)) => Ok(found(discovery::group(kinds, &name))),
             Some(ApiRoute::Resources(group, version)) => Ok(found(discovery::resources(kinds, &group, &version))),
+            Some(ApiRoute::OpenApiV2) => {
+                let (media_type, document) = openapi::v2(accepts);
+                Ok(Reply::Text(StatusCode::OK, media_type, document))
+            }
             Some(ApiRoute::OpenApi) => Ok(Reply::object(openapi::index(self.shared.hashes()))),
             Some(ApiRoute::OpenApiOf(path)) => Ok(self.document(&path, query.get("hash"))),
         }

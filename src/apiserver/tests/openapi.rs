@@ -7,7 +7,7 @@ mod common;
 use bytes::Bytes;
 use common::{call, server};
 use http::{HeaderMap, Request, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -39,10 +39,30 @@ async fn a_document_is_kept_by_clients_as_long_as_its_hash_is_right() {
     }
 }
 
+/// A list of objects is checked by kubectl with this document alone.
+#[tokio::test]
+async fn version_2_has_no_definitions() {
+    let server = server();
+    let (code, document) = call(&server, "GET /openapi/v2", Value::Null).await;
+    assert_eq!((code, &document["swagger"], &document["paths"]), (200, &json!("2.0"), &json!({})));
+    let request = Request::get("/openapi/v2")
+        .header(header::ACCEPT, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+        .body(Full::new(Bytes::new()))
+        .unwrap();
+    let response = server.clone().oneshot(request).await.unwrap();
+    let media_type = response.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned();
+    assert_eq!(
+        media_type, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+        "without `@`, which Go refuses"
+    );
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(&bytes[..], [0x0a, 3, b'2', b'.', b'0'], "the field `swagger` alone");
+}
+
 #[tokio::test]
 async fn what_is_not_there_is_not_found() {
     let server = server();
-    for target in ["/openapi/v2", "/openapi/v3/apis/not.there/v1", "/openapi/v3/api/v2"] {
+    for target in ["/openapi/v4", "/openapi/v3/apis/not.there/v1", "/openapi/v3/api/v2"] {
         assert_eq!(call(&server, &format!("GET {target}"), Value::Null).await, (404, json!("404 page not found\n")));
     }
     assert_eq!(call(&server, "POST /openapi/v3", json!({})).await.0, 405);

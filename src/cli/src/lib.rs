@@ -1,13 +1,15 @@
 //! Commands of `recif` for people: the history and state of objects, the kinds, and their state machines.
 //!
 //! Each command reads, then passes what it read to pure functions that decide on the output; those are tested. Only
-//! `rollout`, `tools accept`, `rotate-identity` and `doctor --pull` write to the cluster; `chat`, `ui` and `top` connect to its gateway and control plane. The
+//! `rollout`, `tools accept`, `rotate-identity` and `doctor --pull` write to the cluster; `chat`, `ui`, `top` and
+//! `trace --run` connect to its gateway and control plane. The
 //! binary also works under the name `kubectl-recif`, which makes it a kubectl plugin: `kubectl recif why
 //! agent/my-agent`.
 
 pub mod chat;
 mod cluster;
 mod completions;
+mod control_plane;
 pub mod definitions;
 pub mod doctor;
 mod error;

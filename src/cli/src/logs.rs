@@ -205,6 +205,8 @@ async fn send(
 struct FollowedPods {
     /// State by Pod name: whether its log is being read, and the time of its last line.
     pods: BTreeMap<String, (bool, Option<Timestamp>)>,
+    /// Number of Pods that were ever followed: from the second one on each line names its Pod, even if the others are gone.
+    begun: usize,
 }
 
 impl FollowedPods {
@@ -214,7 +216,10 @@ impl FollowedPods {
         self.pods.retain(|name, (reading, _)| *reading || named(name));
         let mut begun = Vec::new();
         for pod in pods {
-            let known = self.pods.entry(pod.metadata.name.clone().unwrap_or_default()).or_default();
+            let known = self.pods.entry(pod.metadata.name.clone().unwrap_or_default()).or_insert_with(|| {
+                self.begun += 1;
+                (false, None)
+            });
             if !std::mem::replace(&mut known.0, true) {
                 begun.push((pod, known.1));
             }
@@ -224,7 +229,7 @@ impl FollowedPods {
 
     /// Returns a line as it is printed; `None` if it was printed before.
     fn line(&mut self, pod: &str, at: Option<Timestamp>, line: &str) -> Option<String> {
-        let several = self.pods.len() > 1;
+        let several = self.begun > 1;
         let (_, last) = self.pods.entry(pod.to_owned()).or_default();
         if at.is_some() && at <= *last {
             return None;
@@ -289,6 +294,16 @@ mod tests {
         assert_eq!(followed.line("a-2", at(1), "x").as_deref(), Some("a-2  x\n"));
         followed.end("a-1");
         assert!(followed.begin(&[pod("a-2")]).is_empty());
-        assert_eq!(followed.line("a-2", at(2), "y").as_deref(), Some("y\n"), "the other one is gone");
+        assert_eq!(followed.line("a-2", at(2), "y").as_deref(), Some("a-2  y\n"), "the other one is gone");
+    }
+
+    #[test]
+    fn the_lines_of_a_rollout_name_their_pods_although_the_old_one_is_gone() {
+        let mut followed = FollowedPods::default();
+        followed.begin(&[pod("a-1")]);
+        assert_eq!(followed.line("a-1", at(1), "x").as_deref(), Some("x\n"));
+        followed.end("a-1");
+        assert_eq!(followed.begin(&[pod("a-2")]).len(), 1);
+        assert_eq!(followed.line("a-2", at(2), "y").as_deref(), Some("a-2  y\n"));
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct AppState {
     pub(crate) store: Arc<Store>,
     /// State of the mirror that writes to the database.
     pub(crate) mirror: Arc<MirrorState>,
+    /// Set if spans are received and kept.
+    pub(crate) keeps_spans: bool,
     /// Clients of `/v1/events`.
     pub(crate) subscribers: Subscribers,
     /// Reverse proxy to the gateway.

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use cluster::access::AuthArgs;
 use daemon::tls::TlsArgs;
 
-use super::mirror::MirrorArgs;
+use super::{mirror::MirrorArgs, spans::SpansArgs};
 
 /// Options of `recif control-plane`.
 #[derive(Debug, clap::Args)]
@@ -34,4 +34,6 @@ pub struct ControlPlaneArgs {
     pub(super) trusted_proxies: Vec<String>,
     #[command(flatten)]
     pub(super) mirror: MirrorArgs,
+    #[command(flatten)]
+    pub(super) spans: SpansArgs,
 }

@@ -3,7 +3,7 @@
 //!
 //! [`fleet`] is the read model. It holds every object once, serialized as it is sent, so that a page is a walk over an index
 //! and a copy of bytes, and no request is forwarded to the API server. Possible credentials are masked before an object is
-//! kept. [`mirror`] copies the read model into a database.
+//! kept. [`mirror`] copies the read model into a database, which also keeps the [`spans`] of traces.
 
 mod api;
 mod app;
@@ -18,6 +18,7 @@ mod process;
 mod related;
 mod relay;
 mod serve;
+mod spans;
 mod stream_body;
 #[cfg(test)]
 mod testing;

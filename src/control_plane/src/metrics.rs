@@ -5,7 +5,7 @@ use std::fmt;
 use cluster::metrics::ApiMetrics;
 use prometheus_client::{encoding::text::encode, metrics::gauge::Gauge, registry::Registry};
 
-use super::mirror::MirrorMetrics;
+use super::{mirror::MirrorMetrics, spans::SpanMetrics};
 
 /// Metrics of the parts, which count into one registry.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) struct ControlPlaneMetrics {
     pub(super) api: ApiMetrics,
     /// Those of the mirror.
     pub(super) mirror: MirrorMetrics,
+    /// Those of spans.
+    pub(super) spans: SpanMetrics,
     /// Objects in the read model; set at a scrape.
     pub(super) objects: Gauge,
     /// Clients that follow the changes; set at a scrape.
@@ -28,7 +30,9 @@ impl ControlPlaneMetrics {
         api.register(registry);
         registry.register("recif_control_plane_objects", "Objects in the read model", objects.clone());
         registry.register("recif_control_plane_followers", "Clients that follow the changes", followers.clone());
-        Self { api, mirror: MirrorMetrics::new(registry), objects, followers }
+        let spans = SpanMetrics::default();
+        spans.register(registry);
+        Self { api, mirror: MirrorMetrics::new(registry), spans, objects, followers }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use cluster::{
     WatchHealth, Watches, WriteGate,
-    access::{Access, AuthMode, Network, NetworkParseError, OpenBindError},
+    access::{Access, AuthMode, Network, NetworkParseError, OpenBindError, Reviews},
     client::{Client, ConnectError, connect},
     crash::CrashPoint,
     reviews::Reviewer,
@@ -38,6 +38,7 @@ use super::{
     related::RelatedObjects,
     relay::{GatewayFlagError, Relay},
     serve as connections,
+    spans::{self, SpanReceiver, SpanSenders},
     usage::UsageCollector,
     watches::{watch_fleet, watch_related},
 };
@@ -78,6 +79,8 @@ pub struct Listeners {
     pub api: Option<TcpListener>,
     /// For probes and metrics.
     pub admin: Option<TcpListener>,
+    /// For spans.
+    pub otlp: Option<TcpListener>,
 }
 
 /// Runs until SIGTERM or SIGINT. Exit code 0; 1 if it cannot go on, 2 for a wrong flag.
@@ -105,10 +108,21 @@ pub async fn serve(
     bound: Listeners,
     mut runtime: Runtime,
 ) -> Result<(), ControlPlaneError> {
-    let ControlPlaneArgs { bind, admin_bind, auth, gateway_url, gateway_ca, tls, namespaces, trusted_proxies, mirror } =
-        args;
+    let ControlPlaneArgs {
+        bind,
+        admin_bind,
+        auth,
+        gateway_url,
+        gateway_ca,
+        tls,
+        namespaces,
+        trusted_proxies,
+        mirror,
+        spans: spans_args,
+    } = args;
     let trusted = Network::parse_all(&trusted_proxies)?;
     let mode = auth.mode(bind)?;
+    spans_args.otlp_listen.map_or(Ok(mode), |address| auth.mode(address))?;
     let tls = match tls.read() {
         None => None,
         Some((listen, cert, key)) => {
@@ -121,17 +135,16 @@ pub async fn serve(
     let store = Arc::new(Store::open(&database)?);
     let mut registry = Registry::default();
     let metrics = ControlPlaneMetrics::new(&mut registry);
-    let (objects, followers) = (metrics.objects, metrics.followers);
+    let (objects, followers, span_metrics) = (metrics.objects, metrics.followers, metrics.spans);
     // The control plane changes no object, so it needs no lease.
     let transport = connect(given, WriteGate::always(), CrashPoint::default(), metrics.api, DEADLINE).await?;
-    let auth = match mode {
-        AuthMode::None => Auth::None { any_host: auth.insecure() },
+    let reviews: Arc<dyn Reviews> = Arc::new(Reviewer::new(transport.clone()));
+    let (auth, senders) = match mode {
+        AuthMode::None => (Auth::None { any_host: auth.insecure() }, SpanSenders::new(None)),
         AuthMode::Kubernetes => {
-            let reviews = Arc::new(Reviewer::new(transport.clone()));
-            Auth::Kubernetes(
-                Access::new(reviews, auth.audiences(), |_| ()),
-                TokenPenalties::with_trusted_proxies(trusted),
-            )
+            let penalties = TokenPenalties::with_trusted_proxies(trusted);
+            let access = Access::new(reviews.clone(), auth.audiences(), |_| ());
+            (Auth::Kubernetes(access, penalties), SpanSenders::new(Some(reviews)))
         }
     };
     let listener = listen(bound.api, bind).await?;
@@ -140,6 +153,10 @@ pub async fn serve(
         Some((listen, tls)) => Some((Runtime::listen(listen).await?, tls)),
     };
     let admin = listen(bound.admin, admin_bind).await?;
+    let otlp = match (bound.otlp, spans_args.otlp_listen) {
+        (None, Some(address)) => Some(Runtime::listen(address).await?),
+        (bound, _) => bound,
+    };
 
     let (board, stop) = (Arc::new(WatchHealth::default()), runtime.shutdown());
     let app = Arc::new(AppState {
@@ -149,6 +166,7 @@ pub async fn serve(
         loads: LoadCache::new(),
         store: store.clone(),
         mirror: Arc::default(),
+        keeps_spans: otlp.is_some(),
         subscribers: Subscribers::new(stop.clone()),
         relay,
         synced: Default::default(),
@@ -181,6 +199,11 @@ pub async fn serve(
         std::future::pending().await
     });
     tasks.spawn(UsageCollector::new(app.clone(), usage).run());
+    let receives = otlp.map(|listener| {
+        let (queue, keeper) = spans::keeper(app.store.clone(), spans_args.retention(), span_metrics.clone());
+        tasks.spawn(keeper.run());
+        (listener, SpanReceiver::new(app.clone(), senders, queue, span_metrics).router())
+    });
     let counted = app.clone();
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let refresh = move || {
@@ -199,8 +222,13 @@ pub async fn serve(
             connections::run(listener, Some(tls), router.clone(), stop.clone()).await;
         }
     };
+    let by_otlp = async {
+        if let Some((listener, router)) = receives {
+            connections::run(listener, None, router, stop.clone()).await;
+        }
+    };
     let plain = connections::run(listener, None, router.clone(), stop.clone());
-    let served = async { tokio::join!(plain, by_tls) };
+    let served = async { tokio::join!(plain, by_tls, by_otlp) };
     let main = async {
         tokio::join!(served, async {
             stop.cancelled().await;

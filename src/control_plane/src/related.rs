@@ -42,6 +42,10 @@ pub(super) struct RelatedObjects {
     pub(super) events: Arc<ObjectMap<EventRecord>>,
     /// Pods by label and name of their workload.
     by_workload: Arc<Index<(String, Key), PodRecord>>,
+    /// Pods by their uid.
+    by_uid: Arc<Index<Box<str>, PodRecord>>,
+    /// Pods by their address.
+    by_address: Arc<Index<IpAddr, PodRecord>>,
     /// Events by the uid of the object that they are about.
     by_object: Arc<Index<Box<str>, EventRecord>>,
 }
@@ -124,6 +128,10 @@ impl RelatedObjects {
         let around = Self::default();
         let index = around.by_workload.clone();
         around.pods.subscribe(move |change| index.apply_change(change, |pod| pod.workloads.to_vec()));
+        let index = around.by_uid.clone();
+        around.pods.subscribe(move |change| index.apply_change(change, |pod| vec![pod.uid.clone()]));
+        let index = around.by_address.clone();
+        around.pods.subscribe(move |change| index.apply_change(change, |pod| pod.ip.into_iter().collect()));
         let index = around.by_object.clone();
         around.events.subscribe(move |change| index.apply_change(change, |event| vec![event.about.clone()]));
         around
@@ -132,6 +140,16 @@ impl RelatedObjects {
     /// Returns the Pods of a workload, by name.
     pub(super) fn pods_of(&self, kind: &ApiKind, key: &Key) -> Vec<Arc<PodRecord>> {
         self.by_workload.get(&(workload_label(kind), key.clone()))
+    }
+
+    /// Returns the Pod with this uid.
+    pub(super) fn pod_with_uid(&self, uid: &str) -> Option<Arc<PodRecord>> {
+        self.by_uid.get(&Box::from(uid)).pop()
+    }
+
+    /// Returns the Pods with this address; there are several where they share that of their node.
+    pub(super) fn pods_at(&self, address: IpAddr) -> Vec<Arc<PodRecord>> {
+        self.by_address.get(&address)
     }
 
     /// Returns the Events about the object with this uid.

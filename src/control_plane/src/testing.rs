@@ -60,8 +60,20 @@ impl Reviews for GrantedRights {
 pub(super) fn app_with_rights(fleet: &Arc<FleetCache>) -> (SharedAppState, Arc<GrantedRights>) {
     let given = Arc::new(GrantedRights::default());
     let nowhere = Store::open(&DatabaseUrl::file("/nonexistent/recif.db".as_ref())).unwrap();
-    let auth = Auth::Kubernetes(Access::new(given.clone(), Vec::new(), |_| ()), TokenPenalties::default());
-    (app_of(fleet, "", auth, nowhere), given)
+    (app_of(fleet, "", checked_by(&given), nowhere), given)
+}
+
+/// Creates the state of an API over this fleet that checks rights, and a database, which is removed when the last value is dropped.
+pub(super) async fn app_with_rights_and_history(
+    fleet: &Arc<FleetCache>,
+) -> (SharedAppState, Arc<GrantedRights>, TemporaryDatabase) {
+    let given = Arc::new(GrantedRights::default());
+    let (store, database) = temporary_database().await;
+    (app_of(fleet, "", checked_by(&given), store), given, database)
+}
+
+fn checked_by(rights: &Arc<GrantedRights>) -> Auth {
+    Auth::Kubernetes(Access::new(rights.clone(), Vec::new(), |_| ()), TokenPenalties::default())
 }
 
 /// Creates the state of an API over this fleet that is open to every caller, without a database.
@@ -73,12 +85,17 @@ pub(super) fn app(fleet: &Arc<FleetCache>, gateway: &str) -> SharedAppState {
 
 /// Creates the state of an API over this fleet and a database, which is removed when the second value is dropped.
 pub(super) async fn app_with_history(fleet: &Arc<FleetCache>) -> (SharedAppState, TemporaryDatabase) {
+    let (store, database) = temporary_database().await;
+    (app_of(fleet, "", Auth::None { any_host: true }, store), database)
+}
+
+async fn temporary_database() -> (Store, TemporaryDatabase) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Relaxed);
     let folder = std::env::temp_dir().join(format!("recif-control-plane-{}-{number}", std::process::id()));
     let store = Store::open(&DatabaseUrl::file(&folder.join("recif.db"))).unwrap();
     let writer = store.writer().await.unwrap();
-    (app_of(fleet, "", Auth::None { any_host: true }, store), TemporaryDatabase { writer, folder })
+    (store, TemporaryDatabase { writer, folder })
 }
 
 /// Database whose folder is removed on drop.
@@ -102,6 +119,7 @@ fn app_of(fleet: &Arc<FleetCache>, gateway: &str, auth: Auth, store: Store) -> S
         loads: LoadCache::new(),
         store: Arc::new(store),
         mirror: Arc::default(),
+        keeps_spans: true,
         subscribers: Subscribers::new(CancellationToken::new()),
         relay: Relay::new(gateway, None).unwrap(),
         synced: AtomicBool::new(true),

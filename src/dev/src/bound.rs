@@ -26,6 +26,8 @@ pub(crate) struct Bound {
     pub(crate) control_plane: TcpListener,
     /// Of the control plane, for metrics.
     pub(crate) control_plane_admin: TcpListener,
+    /// Of the control plane, for spans.
+    pub(crate) otlp: TcpListener,
     /// Of the API server.
     pub(crate) api: TcpListener,
 }
@@ -54,6 +56,7 @@ impl Bound {
             gateway_admin: ports::bind("a free port:", None, 0, listener::bind)?,
             control_plane: ports::bind("--ui-port", args.ui_port, UI_PORT, listener::bind)?,
             control_plane_admin: ports::bind("a free port:", None, 0, listener::bind)?,
+            otlp: ports::bind("a free port:", None, 0, listener::bind)?,
             api: ports::bind("--api-port", args.api_port, 0, listener::bind)?,
         })
     }

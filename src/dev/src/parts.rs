@@ -1,7 +1,7 @@
 //! Operator, gateway and control plane in this process: with the flags that a user would give them on a machine of their own, and the
 //! client of the API server in memory.
 
-use std::{fmt::Display, path::Path, time::Duration};
+use std::{collections::BTreeMap, fmt::Display, path::Path, time::Duration};
 
 use clap::{Args, Command};
 use control_plane::ControlPlaneArgs;
@@ -35,6 +35,8 @@ pub(crate) struct PartListeners {
     pub(crate) control_plane: TcpListener,
     /// Of the control plane, for metrics.
     pub(crate) control_plane_admin: TcpListener,
+    /// Of the control plane, for spans.
+    pub(crate) otlp: TcpListener,
 }
 
 /// Configuration of the parts.
@@ -45,6 +47,8 @@ pub(crate) struct PartConfig<'a> {
     pub(crate) gateway: String,
     /// Address of the control plane.
     pub(crate) control_plane: String,
+    /// Address at which the control plane receives spans.
+    pub(crate) otlp: String,
     /// Ports that no MCP server may have.
     pub(crate) closed_ports: Vec<u16>,
     /// Addresses of the hosts of MCP servers.
@@ -86,8 +90,14 @@ impl PlatformParts {
     ) -> Result<Self, PartError> {
         let (operator_stops, servers_stop) = (CancellationToken::new(), CancellationToken::new());
         let (failed, failures) = mpsc::unbounded_channel();
-        let PartConfig { folder, gateway: gateway_address, control_plane: control_plane_address, closed_ports, hosts } =
-            config;
+        let PartConfig {
+            folder,
+            gateway: gateway_address,
+            control_plane: control_plane_address,
+            otlp: otlp_address,
+            closed_ports,
+            hosts,
+        } = config;
 
         let fail = PartError::of(Part::Operator);
         let closed = closed_ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
@@ -104,6 +114,8 @@ impl PlatformParts {
         let mut operator = operator::run::prepare(args).map_err(|error| fail(&error))?;
         operator.listen = None;
         operator.network.hosts = Some(hosts);
+        // A collector of the user's own, which the shell's variables name, goes before.
+        operator.offer_telemetry(telemetry(&otlp_address));
         let runtime = Runtime::with_shutdown(operator_stops.clone());
         let runs = operator::run::reconcile(operator, Some(client.clone()), runtime);
         let operator = spawn(Part::Operator, runs, &operator_stops, &failed);
@@ -120,6 +132,9 @@ impl PlatformParts {
             DRAIN,
             "--operator-namespace",
             NAMESPACE,
+            // The screen is for the user.
+            "--audit",
+            "off",
         ];
         let args: GatewayArgs = parse(Part::Gateway, &flags)?;
         let gateway = gateway::prepare(args, Some(client.clone())).await.map_err(|error| fail(&error))?;
@@ -130,11 +145,24 @@ impl PlatformParts {
 
         let folder = folder.to_string_lossy();
         let gateway_url = format!("http://{gateway_address}");
-        let flags =
-            ["--bind", &control_plane_address, "--auth", "none", "--gateway-url", &gateway_url, "--data-dir", &folder];
+        let flags = [
+            "--bind",
+            &control_plane_address,
+            "--auth",
+            "none",
+            "--gateway-url",
+            &gateway_url,
+            "--data-dir",
+            &folder,
+            "--otlp-listen",
+            &otlp_address,
+        ];
         let args: ControlPlaneArgs = parse(Part::ControlPlane, &flags)?;
-        let listeners =
-            control_plane::Listeners { api: Some(bound.control_plane), admin: Some(bound.control_plane_admin) };
+        let listeners = control_plane::Listeners {
+            api: Some(bound.control_plane),
+            admin: Some(bound.control_plane_admin),
+            otlp: Some(bound.otlp),
+        };
         let runtime = Runtime::with_shutdown(servers_stop.clone());
         let runs = control_plane::serve(args, Some(client.clone()), listeners, runtime);
         let control_plane = spawn(Part::ControlPlane, runs, &servers_stop, &failed);
@@ -174,6 +202,12 @@ impl PlatformParts {
         }
         all
     }
+}
+
+/// Returns the variables by which programs find the control plane, which keeps their spans.
+fn telemetry(address: &str) -> BTreeMap<String, String> {
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), format!("http://{address}"));
+    [endpoint, ("OTEL_EXPORTER_OTLP_PROTOCOL".to_owned(), "http/protobuf".to_owned())].into()
 }
 
 /// Runs a part, and reports its end unless it was to stop.

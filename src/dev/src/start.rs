@@ -119,7 +119,8 @@ pub(crate) async fn start(args: DevArgs) -> Result<Session, StartError> {
     let logs = part_logs::start(node.log_store(), screen.clone());
     logs.map_err(|error| StartError::Usage(format!("RECIF_LOG: {error}")))?;
     let server = server.with_logs(node.logs());
-    let Bound { gateway, gateway_admin, control_plane, control_plane_admin, api } = bound;
+    let otlp_port = bound.otlp.local_addr().map_err(StartError::io("listen"))?.port();
+    let Bound { gateway, gateway_admin, control_plane, control_plane_admin, otlp, api } = bound;
     let token = random_hex::<32>()?;
     let Certificate { server: tls, authority } = certificate::make()?;
     let file = Kubeconfig {
@@ -143,10 +144,11 @@ pub(crate) async fn start(args: DevArgs) -> Result<Session, StartError> {
         folder: folder.path(),
         gateway: address(ports.gateway),
         control_plane: address(ports.control_plane),
+        otlp: address(otlp_port),
         closed_ports: closed,
         hosts: hosts(names),
     };
-    let listeners = PartListeners { gateway, gateway_admin, control_plane, control_plane_admin };
+    let listeners = PartListeners { gateway, gateway_admin, control_plane, control_plane_admin, otlp };
     let parts = PlatformParts::start(&client, config, listeners).await?;
     greet(&screen, &addresses, &kubeconfig);
     let workspace = Workspace::new(inputs, args.recursive, args.env_file, args.namespace.clone(), kinds.clone());

@@ -19,6 +19,7 @@ fn object() -> Arc<Object> {
         last_invocation_at: None,
         no_pod: None,
         left_out: Box::default(),
+        limits: None,
         listing: Listing::default(),
     })
 }

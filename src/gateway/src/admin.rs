@@ -27,25 +27,33 @@
 //! scaler learns at once that a request waits. `times` counts the cold starts: how often requests began to wait for a
 //! workload that had no ready Pod and no earlier waiter. `workloads` lists the workloads that have no ready Pod now and
 //! have waiters, with the fields above.
+//!
+//! `POST /_recif/limits` exchanges admissions with another gateway: [`limits`](super::limits). Its token is of another audience.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    extract::{Query, State},
+    body::to_bytes,
+    extract::{Query, Request, State},
     http::{HeaderMap, StatusCode},
     response::IntoResponse,
-    routing::get,
+    routing::{get, post},
 };
 use cluster::cache::IDENTITY_SECRET;
-use identity::{CALLER_HEADER, COLD_DEMAND_PATH, DEMAND_AUDIENCE, DEMAND_PATH, unix_now};
+use identity::{CALLER_HEADER, COLD_DEMAND_PATH, DEMAND_AUDIENCE, DEMAND_PATH, LIMITS_AUDIENCE, LIMITS_PATH, unix_now};
 use serde::{Deserialize, Serialize};
 use tokio::{
     net::TcpListener,
     time::{Instant, timeout},
 };
 
-use super::{auth::Auth, state::GatewayContext, workload::WorkloadState};
+use super::{
+    auth::Auth,
+    limits::{LimitReport, LimitTime, MAX_REPORT},
+    state::GatewayContext,
+    workload::WorkloadState,
+};
 
 /// Longest time for which a long poll is held open without a change.
 const LONGEST_POLL: Duration = Duration::from_secs(25);
@@ -100,6 +108,7 @@ impl Admin {
             .route("/metrics", get(metrics))
             .route(DEMAND_PATH, get(demand))
             .route(COLD_DEMAND_PATH, get(cold))
+            .route(LIMITS_PATH, post(exchange))
             .with_state(self)
     }
 }
@@ -126,20 +135,20 @@ async fn metrics(State(admin): State<Admin>) -> Result<impl IntoResponse, (Statu
     Ok(([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text))
 }
 
-/// Checks that the caller may read the demand of every workload.
-fn authorize(admin: &Admin, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
+/// Checks that the caller has a token for this audience.
+fn authorize(admin: &Admin, headers: &HeaderMap, audience: &str) -> Result<(), (StatusCode, String)> {
     let Some(keys) = admin.shared.keys.get() else {
         let unknown = format!("Secret {IDENTITY_SECRET} is not there\n");
         let is_open = matches!(admin.shared.auth, Auth::None { .. });
         return if is_open { Ok(()) } else { Err((StatusCode::UNAUTHORIZED, unknown)) };
     };
     let token = headers.get(CALLER_HEADER).map_or(&[][..], |token| token.as_bytes());
-    let admitted = keys.verifier(DEMAND_AUDIENCE).verify(token, unix_now());
+    let admitted = keys.verifier(audience).verify(token, unix_now());
     admitted.map(drop).map_err(|why| (StatusCode::UNAUTHORIZED, format!("of {CALLER_HEADER}, {why}\n")))
 }
 
 async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<DemandReport>, (StatusCode, String)> {
-    authorize(&admin, &headers)?;
+    authorize(&admin, &headers, DEMAND_AUDIENCE)?;
     let routes = admin.shared.routes.all().into_iter();
     let counted = routes.filter(|route| {
         let demand = route.workload.demand();
@@ -189,13 +198,23 @@ async fn cold(
     headers: HeaderMap,
     Query(AfterQuery { after }): Query<AfterQuery>,
 ) -> Result<Json<ColdDemand>, (StatusCode, String)> {
-    authorize(&admin, &headers)?;
+    authorize(&admin, &headers, DEMAND_AUDIENCE)?;
     let mut cold = admin.shared.cold_starts.subscribe();
     let _ = timeout(LONGEST_POLL, cold.wait_for(|times| Some(*times) != after)).await;
     let times = *cold.borrow();
     let routes = admin.shared.routes.all().into_iter();
     let waited = routes.filter(|route| route.pods.is_empty() && route.workload.slots.has_waiters());
     Ok(Json(ColdDemand { times, workloads: waited.map(|route| WorkloadDemand::of(&route.workload)).collect() }))
+}
+
+async fn exchange(State(admin): State<Admin>, request: Request) -> Result<Json<LimitReport>, (StatusCode, String)> {
+    authorize(&admin, request.headers(), LIMITS_AUDIENCE)?;
+    let body = to_bytes(request.into_body(), MAX_REPORT).await;
+    let body = body.map_err(|error| (StatusCode::PAYLOAD_TOO_LARGE, format!("{error}\n")))?;
+    let question: LimitReport =
+        serde_json::from_slice(&body).map_err(|error| (StatusCode::BAD_REQUEST, format!("{error}\n")))?;
+    let shared = &admin.shared;
+    Ok(Json(shared.limits.answer(&question, LimitTime::now(&shared.clock))))
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -11,6 +11,7 @@ use super::{
     local_response::{LocalResponse, unknown_workload},
     meter::ColdStart,
     peer::ClientStream,
+    request::RequestContext,
     routes::Route,
     sessions::{self, SessionRef},
     slots::{QueueTicket, SlotPermit},
@@ -31,21 +32,24 @@ pub(super) enum SlotError {
     ClientGone,
 }
 
-/// Acquires a slot for the request that arrived at `arrived`. Replaces `route` by its current version while the request
-/// waits.
+/// Acquires a slot for a request. Replaces `route` by its current version while the request waits.
 pub(super) async fn acquire_slot<S: ClientStream>(
     client: &mut Connection<S>,
-    key: &[u8],
+    call: &RequestContext<'_>,
     route: &mut Arc<Route>,
-    arrived: Instant,
-    shared: &Arc<GatewayContext>,
 ) -> Result<SlotPermit, SlotError> {
     check_available(route)?;
     if let Some(permit) = route.workload.slots.acquire(&route.pods) {
         return Ok(permit);
     }
     // Boxed, because few requests wait and the future of every connection is as large as its largest state.
-    Box::pin(wait_for_slot(client, key, route, arrived, shared)).await
+    Box::pin(async {
+        let began = Instant::now();
+        let slot = wait_for_slot(client, call.path.key, route, call.arrived, call.shared).await;
+        call.audit.queued(began.elapsed());
+        slot
+    })
+    .await
 }
 
 async fn wait_for_slot<S: ClientStream>(

@@ -6,6 +6,8 @@ use cluster::access::{AuthArgs, AuthMode, Network, NetworkParseError, OpenBindEr
 use crds::Period;
 use daemon::{metrics::MetricsArgs, tls::TlsArgs};
 
+use super::audit::AuditMode;
+
 /// Options of `recif gateway`.
 #[derive(Debug, clap::Args)]
 pub struct GatewayArgs {
@@ -15,6 +17,10 @@ pub struct GatewayArgs {
     /// Address of /metrics, /healthz, /readyz and /_recif/demand
     #[arg(long, env = "RECIF_ADMIN_LISTEN", default_value = "0.0.0.0:8081", value_name = "ADDRESS")]
     pub(super) admin_listen: SocketAddr,
+    /// Service behind whose Pods are the admin ports of all gateways, in the operator's namespace: they tell one another there
+    /// how many requests they admitted; none when empty
+    #[arg(long, env = "RECIF_ADMIN_SERVICE", default_value = "recif-gateway-admin", value_name = "NAME")]
+    pub(super) admin_service: String,
     #[command(flatten)]
     pub(super) auth: AuthArgs,
     #[command(flatten)]
@@ -49,6 +55,9 @@ pub struct GatewayArgs {
     /// Requests that one client, known by its name or its address, may have in flight; 0 for any number
     #[arg(long, env = "RECIF_MAX_IN_FLIGHT_PER_CLIENT", default_value_t = 0, value_name = "N")]
     pub(super) max_in_flight_per_client: u32,
+    /// Requests for workloads of which a line of JSON with target=audit is written to stdout
+    #[arg(long, env = "RECIF_AUDIT", value_enum, default_value_t = AuditMode::All, value_name = "REQUESTS")]
+    pub(super) audit: AuditMode,
     #[command(flatten)]
     pub(super) metrics: MetricsArgs,
     /// How long a gateway that is to end still takes connections, not being ready any more

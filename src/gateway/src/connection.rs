@@ -7,7 +7,10 @@ use http1::{Connection, Fields, Framing, HeadError, KEEP_ALIVE, RequestHead};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{
+    audit::AuditGuard,
+    auth::RequestCaller,
     clients::ClientId,
+    limits::{LimitTime, RateRefusal, form_at},
     local_response::{ErrorForm, LocalResponse},
     meter::Meter,
     path::{Path, RouteError},
@@ -15,6 +18,7 @@ use super::{
     relay,
     request::{RelayOutcome, RequestContext},
     root::{self, ChosenAgent, HeldBody, RootOutcome},
+    routes::Route,
     sessions::SessionRef,
     state::GatewayContext,
 };
@@ -139,7 +143,7 @@ async fn request<S: ClientStream>(
     (timer, rechecks): (Pin<&mut Sleep>, Pin<&mut Sleep>),
 ) -> Result<bool, AbortConnection> {
     let mut arrived = Instant::now();
-    let head = match RequestHead::read(bytes, fields) {
+    let mut head = match RequestHead::read(bytes, fields) {
         Ok(head) => head,
         Err(bad) => {
             let refusal = LocalResponse::invalid_message(bad);
@@ -168,53 +172,80 @@ async fn request<S: ClientStream>(
     let route = shared.routes.find(path.key);
     let meter = route.as_ref().map(|route| route.meter.clone());
     let meter = meter.as_deref();
-    let from = || origin(&head, peer, shared);
-    let caller = match shared.auth.authorize(&head, &path, route.as_deref(), from).await {
+    // Closures stand where they are used: one with a name would take room in the future of every open stream.
+    let workload = route.as_deref().map(|route| &route.workload);
+    let audit = shared.audit.begin(workload, &head, arrived, || origin(&head, peer, shared));
+    let caller = match shared.auth.authorize(&head, &path, route.as_deref(), || origin(&head, peer, shared)).await {
         Ok(caller) => caller,
         Err(refusal) => {
-            return refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await;
+            if audit.is_on()
+                && let Some(caller) = shared.auth.known_caller(&head)
+            {
+                audit.called_by(&caller);
+            }
+            let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+            return refuse(client, refusal, head.is_head(), close, shared).await;
         }
     };
+    audit.called_by(&caller);
     let Some(route) = route else {
         let refusal = match form {
             ErrorForm::Recif => shared.unknown_workload(path.key),
             ErrorForm::OpenAi => root::unknown_model(&shared.unknown_workload(path.key), &path),
         };
-        return refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await;
+        let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+        return refuse(client, refusal, head.is_head(), close, shared).await;
     };
-    let head = RequestHead { upgrades: head.upgrades && caller.may_upgrade(), ..head };
-    let whose = || match &caller.user {
-        Some(user) => ClientId::User(user.clone()),
-        None => ClientId::Address(origin(&head, peer, shared)),
-    };
-    let Some(_ticket) = shared.clients.acquire(whose) else {
+    head.upgrades &= caller.may_upgrade();
+    let Some(_ticket) = shared.clients.acquire(|| client_id(&caller, &head, peer, shared)) else {
         let refusal = too_many_requests();
-        return refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await;
+        let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+        return refuse(client, refusal, head.is_head(), close, shared).await;
     };
     let session = match SessionRef::read(&head, route.workload.kind) {
         Ok(session) => session,
         Err(refusal) => {
-            return refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await;
+            let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+            return refuse(client, refusal, head.is_head(), close, shared).await;
         }
     };
+    if let Some(limited) = limited(&route, || client_id(&caller, &head, peer, shared), shared) {
+        let (refusal, form) = (limited.response(route.workload.kind), form_at(path.rest, form));
+        let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+        return refuse(client, refusal, head.is_head(), close, shared).await;
+    }
     let token = shared.keys.get().map(|keys| route.workload.token(caller.user.as_ref(), &keys));
     let token = token.as_deref();
     let answered = || held.release();
     let answered = &answered;
-    let call =
-        RequestContext { head: &head, path: &path, caller: &caller, peer, arrived, session, token, answered, shared };
+    let call = RequestContext {
+        head: &head,
+        path: &path,
+        caller: &caller,
+        peer,
+        arrived,
+        session,
+        token,
+        answered,
+        audit: &audit,
+        shared,
+    };
     let ended = {
         let relayed = std::pin::pin!(relay::relay(client, &call, route, timer));
         let is_allowed = || is_still_authorized(&call);
         while_allowed(relayed, arrived, rechecks, is_allowed).await
     };
     match ended.unwrap_or(RelayOutcome::Aborted) {
-        RelayOutcome::Served { again } => Ok(again && !shared.leaving()),
+        RelayOutcome::Served { again } => {
+            audit.complete();
+            Ok(again && !shared.leaving())
+        }
         RelayOutcome::Aborted => Err(AbortConnection),
         // The body may be unread, or read in part.
         RelayOutcome::Refused(refusal) => {
             let close = close || client.overrun;
-            refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await
+            let refusal = Refusal { response: &refusal, form, meter, audit: Some(&audit) };
+            refuse(client, refusal, head.is_head(), close, shared).await
         }
     }
 }
@@ -230,6 +261,23 @@ async fn is_still_authorized(call: &RequestContext<'_>) -> bool {
         tracing::info!(%target, "a stream is ended: its caller may not call the workload any more");
     }
     !lost
+}
+
+/// Returns who the client is, for what is counted by client.
+fn client_id(caller: &RequestCaller, head: &RequestHead<'_>, peer: &Peer, shared: &GatewayContext) -> ClientId {
+    match &caller.user {
+        Some(user) => ClientId::User(user.clone()),
+        None => ClientId::Address(origin(head, peer, shared)),
+    }
+}
+
+/// Counts a request against the limits of its workload. Returns the refusal if one is reached.
+fn limited(route: &Route, client: impl FnOnce() -> ClientId, shared: &GatewayContext) -> Option<RateRefusal> {
+    let limits = route.object.limits?;
+    let now = LimitTime::now(&shared.clock);
+    let refusal = shared.limits.admit(limits, &route.workload.full_name, client, now).err()?;
+    route.meter.count_limited(refusal.per);
+    Some(refusal)
 }
 
 /// Returns the client's address: the last one in the chain of `X-Forwarded-For` that is no trusted proxy.
@@ -252,7 +300,7 @@ async fn at_root<'a, S: ClientStream>(
     match root::resolve(client, head, peer, origin(head, peer, shared), shared).await {
         RootOutcome::Agent(agent, body) => Ok((agent, body)),
         RootOutcome::Refused(refusal) => {
-            let refusal = Refusal { response: &refusal, form: ErrorForm::OpenAi, meter: None };
+            let refusal = Refusal { response: &refusal, form: ErrorForm::OpenAi, meter: None, audit: None };
             Err(refuse(client, refusal, head.is_head(), close, shared).await)
         }
         RootOutcome::Responded { again } => Err(Ok(client.flush().await.is_ok() && again)),
@@ -267,12 +315,14 @@ struct Refusal<'a> {
     form: ErrorForm,
     /// Meter of the addressed workload, if there is one.
     meter: Option<&'a Meter>,
+    /// What the audit is to say of the request, if it is one for a workload.
+    audit: Option<&'a AuditGuard<'a>>,
 }
 
 impl<'a> Refusal<'a> {
     /// Creates the refusal of a request that leads to no workload.
     fn of(response: &'a LocalResponse) -> Self {
-        Self { response, form: ErrorForm::Recif, meter: None }
+        Self { response, form: ErrorForm::Recif, meter: None, audit: None }
     }
 }
 
@@ -284,6 +334,9 @@ async fn refuse<S: ClientStream>(
     shared: &GatewayContext,
 ) -> Result<bool, AbortConnection> {
     shared.metrics.refused(refusal.meter, refusal.response);
+    if let Some(audit) = refusal.audit {
+        audit.refused(refusal.response);
+    }
     Ok(respond(client, refusal, to_head, close).await.is_ok() && !close)
 }
 

@@ -6,7 +6,8 @@ use cluster::metrics::ApiMetrics;
 use tokio::time::Instant;
 
 use super::{
-    local_response::unknown_workload, meter::ColdStart, meters::Meters, metrics::GatewayMetrics, object::RoutedKind,
+    limits::LimitPer, local_response::unknown_workload, meter::ColdStart, meters::Meters, metrics::GatewayMetrics,
+    object::RoutedKind,
 };
 
 /// Returns the metrics of a gateway in which each event has happened, as OpenMetrics text, for the documentation.
@@ -24,5 +25,6 @@ pub fn example_metrics() -> Result<String, fmt::Error> {
     drop(wait);
     drop(meter.begin_request(Instant::now()));
     metrics.refused(Some(&meter), &unknown_workload());
+    meter.count_limited(LimitPer::Caller);
     metrics.encode()
 }

@@ -15,11 +15,15 @@ const REROUTES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-o
 
 /// Writes the request head that a Pod of the workload gets.
 pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadState, out: &mut Vec<u8>) {
-    let RequestContext { head, path, caller, peer, shared, session, token, .. } = call;
+    let RequestContext { head, path, caller, peer, shared, session, token, audit, .. } = call;
     // Reserves room for the added fields, so that the buffer grows once.
     out.reserve(head.bytes.len() + token.map_or(0, str::len) + 512);
     let mut traces = head.fields.values(head.bytes, "traceparent");
-    let traced = matches!((traces.next(), traces.next()), (Some(parent), None) if is_trace_parent(parent));
+    let own = match (traces.next(), traces.next()) {
+        (Some(parent), None) if is_trace_parent(parent) => Some(parent),
+        _ => None,
+    };
+    let traced = own.is_some();
     let mut with_root = Vec::new();
     let target = match path.rest.first() {
         Some(b'/') => path.rest,
@@ -52,8 +56,13 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
         Some(before) => writer.field("X-Forwarded-Prefix", prefix(before, path)),
         None => writer.field("X-Forwarded-Prefix", path.prefix),
     };
-    if !traced {
-        writer = writer.field("traceparent", new_trace_parent());
+    match own {
+        Some(parent) => audit.sent(parent),
+        None => {
+            let parent = new_trace_parent();
+            audit.sent(&parent);
+            writer = writer.field("traceparent", parent);
+        }
     }
     if let Some(session) = session {
         writer = writer.field(sessions::FIELD, session.id);

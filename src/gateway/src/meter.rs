@@ -14,7 +14,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::local_response::LocalResponse;
+use super::{limits::LimitPer, local_response::LocalResponse};
 
 /// Upper bounds of the latency buckets, in seconds. The tenth bucket has none.
 pub(super) const BUCKETS: [f64; 9] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
@@ -28,14 +28,14 @@ const OTHER: &str = "other";
 const RESERVED: [&str; 3] = ["no-capacity", "queue-full", OTHER];
 /// Further reasons that a workload counts one by one.
 const FREE_REASONS: usize = 2;
-/// Most series of one workload, 30: 12 of the durations (9 buckets, the one without a bound, sum and count), 2 gauges,
-/// 3 outcomes of cold starts, 3 codes and 5 classes, and 5 reasons, of which 3 are reserved.
+/// Most series of one workload, 32: 12 of the durations (9 buckets, the one without a bound, sum and count), 2 gauges,
+/// 3 outcomes of cold starts, 3 codes and 5 classes, 5 reasons, of which 3 are reserved, and 2 limits.
 #[cfg(test)]
 pub(super) const MAX_SERIES: usize =
-    BUCKETS.len() + 3 + 2 + ColdStart::ALL.len() + CODES + CLASSES.len() + RESERVED.len() + FREE_REASONS;
+    BUCKETS.len() + 3 + 2 + 2 + ColdStart::ALL.len() + CODES + CLASSES.len() + RESERVED.len() + FREE_REASONS;
 
 /// Reasons of refusals. One that is missing here counts as `other`.
-pub(super) const REASONS: [&str; 19] = [
+pub(super) const REASONS: [&str; 20] = [
     "auth-unavailable",
     "bad-path",
     "bad-request",
@@ -46,6 +46,7 @@ pub(super) const REASONS: [&str; 19] = [
     "not-ready",
     "other",
     "queue-full",
+    "rate",
     "session",
     "starting",
     "timeout",
@@ -140,6 +141,8 @@ pub(super) struct Meter {
     queued: AtomicI64,
     active: AtomicI64,
     cold_starts: [AtomicU64; ColdStart::ALL.len()],
+    /// Requests beyond a limit, in the order of [`LimitPer::ALL`].
+    limited: [AtomicU64; LimitPer::ALL.len()],
 }
 
 impl Meter {
@@ -167,6 +170,7 @@ impl Meter {
             queued: AtomicI64::new(0),
             active: AtomicI64::new(0),
             cold_starts: Default::default(),
+            limited: Default::default(),
         }
     }
 
@@ -184,6 +188,19 @@ impl Meter {
     pub(super) fn refused(&self, answer: &LocalResponse) {
         self.answered(answer.status);
         self.count_reason(answer.reason);
+    }
+
+    /// Counts a request beyond a limit, besides its refusal.
+    pub(super) fn count_limited(&self, per: LimitPer) {
+        if let Some(count) = self.limited.get(per as usize) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Returns how many requests were beyond a limit, by what it counts.
+    pub(super) fn limited(&self) -> impl Iterator<Item = (LimitPer, u64)> {
+        let read = LimitPer::ALL.into_iter().zip(&self.limited).map(|(per, count)| (per, count.load(Relaxed)));
+        read.filter(|(_, count)| *count > 0)
     }
 
     fn count_reason(&self, reason: &str) {
@@ -323,7 +340,7 @@ mod tests {
         }
         let expected = [("no-capacity", 1), ("queue-full", 1), ("other", 3), ("connect", 2), ("timeout", 1)];
         assert_eq!(meter.reasons().collect::<Vec<_>>(), expected);
-        assert_eq!(MAX_SERIES, 30);
+        assert_eq!(MAX_SERIES, 32);
     }
 
     #[test]

@@ -137,6 +137,16 @@ impl Collector for MeterCollector {
                 counter(&mut refused, meter, ("reason", reason), count)?;
             }
         }
+        let help =
+            "Requests that were refused because a limit of the workload was reached, by whose requests it counts.";
+        let mut limited = encoder.encode_descriptor("limited", help, None, MetricType::Counter)?;
+        for meter in &meters {
+            for (per, count) in meter.limited() {
+                let mut labels = labels(meter, Some(("per", per.as_str())));
+                labels.push(("reason", "rate"));
+                limited.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            }
+        }
         let help = "Requests that waited for a workload without ready Pods, by outcome: served, timeout (no Pod became ready in \
                     time), left (the client left, or the workload failed).";
         let mut cold_starts = encoder.encode_descriptor("cold_starts", help, None, MetricType::Counter)?;
@@ -219,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_workload_has_thirty_series_at_most_and_a_thousand_take_a_megabyte() {
+    async fn a_workload_has_32_series_at_most_and_a_thousand_take_a_megabyte() {
         let meters = Arc::new(Meters::new(true));
         for at in 0..1000 {
             let name = format!("agent-{at}");
@@ -229,6 +239,7 @@ mod tests {
             for reason in crate::meter::REASONS {
                 meter.refused(&crate::local_response::LocalResponse::new(503, reason, "x"));
             }
+            crate::limits::LimitPer::ALL.into_iter().for_each(|per| meter.count_limited(per));
             for end in
                 [crate::meter::ColdStart::Served, crate::meter::ColdStart::Timeout, crate::meter::ColdStart::Left]
             {

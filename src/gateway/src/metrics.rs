@@ -65,6 +65,8 @@ pub(super) struct GatewayMetrics {
     meters: Arc<Meters>,
     retries: [Counter; RetryReason::ALL.len()],
     connections_refused: Counter,
+    /// Lines of the audit that were lost.
+    pub(super) audit_dropped: Counter,
     kinds: [KindMetrics; RoutedKind::ALL.len()],
 }
 
@@ -96,6 +98,9 @@ impl GatewayMetrics {
         ours.register("retries", "Requests sent again, by reason", retries.clone());
         let text = "Connections closed because their address had as many as it may";
         ours.register("connections_refused", text, connections_refused.clone());
+        let audit_dropped = Counter::default();
+        let text = "Lines of the audit that were dropped because stdout did not take them";
+        ours.register("audit_dropped", text, audit_dropped.clone());
         ours.register("ttfb_seconds", "Time from a request's head to the head of its answer", ttfb.clone());
         let text = "Time for which a request waited for a workload without ready Pods until it got one";
         ours.register("cold_start_seconds", text, cold_start.clone());
@@ -105,7 +110,7 @@ impl GatewayMetrics {
         });
         let retries =
             RetryReason::ALL.map(|reason| retries.get_or_create_owned(&ReasonLabel { reason: reason.as_str() }));
-        Self { registry, meters, retries, connections_refused, kinds }
+        Self { registry, meters, retries, connections_refused, audit_dropped, kinds }
     }
 
     /// Records that a request which found no ready Pod got a slot.

@@ -13,6 +13,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use meta::{CommonStatus, condition_type};
 use serde::Deserialize;
 
+use super::limits::{LimitPer, RateLimits};
+
 /// Kind that is reachable through the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
@@ -76,6 +78,8 @@ pub struct Object {
     pub no_pod: Option<NoPod>,
     /// Flows of a FlowSet that its Pods run without, each with the reason.
     pub left_out: Box<[(Box<str>, Box<str>)]>,
+    /// Limits of its requests; `None` if it has none.
+    pub limits: Option<RateLimits>,
     /// Fields that lists of agents show.
     pub listing: Listing,
 }
@@ -135,9 +139,20 @@ pub(super) fn read(kind: RoutedKind, head: &ObjectVersion, json: &str) -> Result
         anonymous_paths: spec.expose.anonymous_paths,
         last_invocation_at: status.last_invocation_at.as_deref().and_then(|text| text.parse().ok()),
         left_out,
+        limits: limits(&spec.limits),
         listing,
         no_pod: no_pod(kind, head, metadata, &status.common),
     })
+}
+
+/// Returns the limits that this gateway knows.
+fn limits(specified: &[WireLimit]) -> Option<RateLimits> {
+    let of = |per: LimitPer| {
+        let limit = specified.iter().find(|limit| &*limit.per == per.as_str())?;
+        limit.requests_per_minute.filter(|requests| *requests > 0)
+    };
+    let limits = RateLimits { per_workload: of(LimitPer::Workload), per_caller: of(LimitPer::Caller) };
+    (limits != RateLimits::default()).then_some(limits)
 }
 
 fn left_out(status: &WireWorkloadStatus) -> Box<[(Box<str>, Box<str>)]> {
@@ -204,6 +219,15 @@ struct WireWorkloadSpec {
     expose: WireExpose,
     description: Option<Box<str>>,
     protocol: Option<Box<str>>,
+    limits: Vec<WireLimit>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireLimit {
+    per: Box<str>,
+    #[serde(default)]
+    requests_per_minute: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -255,6 +279,7 @@ pub(super) mod testing {
             last_invocation_at: None,
             no_pod: None,
             left_out: Box::default(),
+            limits: None,
             listing: Listing::default(),
         }
     }
@@ -289,6 +314,20 @@ mod tests {
         assert_eq!((full.service.as_deref(), bare.service), (Some("s"), None));
         assert!(!object(r#","proxy":{"enabled":false}"#, "", "").sidecar);
         assert_eq!(full.last_invocation_at.unwrap().to_string(), "2026-01-02T03:04:05Z");
+    }
+
+    #[test]
+    fn limits_are_kept_by_what_they_count() {
+        assert_eq!(object("", "", "").limits, None);
+        assert_eq!(object(r#","limits":[]"#, "", "").limits, None);
+        let both = r#","limits":[{"per":"caller","requestsPerMinute":10},{"per":"workload","requestsPerMinute":600}]"#;
+        let expected = RateLimits { per_workload: Some(600), per_caller: Some(10) };
+        assert_eq!(object(both, "", "").limits, Some(expected));
+        assert_eq!(
+            object(r#","limits":[{"per":"team","requestsPerMinute":1}]"#, "", "").limits,
+            None,
+            "of a later version"
+        );
     }
 
     #[test]

@@ -40,13 +40,15 @@ use tokio_util::sync::CancellationToken;
 use super::{
     admin::Admin,
     args::{FlagError, GatewayArgs, GatewaySettings},
+    audit::AuditLog,
     auth::{Auth, Authorizer},
     clients::ClientLimiter,
     clock::Clock,
     endpoints, invocations,
+    limits::{LimitTime, RateLimiter, follow_gateways},
     meters::Meters,
     metrics::GatewayMetrics,
-    object::{self, RoutedKind},
+    object::{self, Object, RoutedKind},
     root::RootLimits,
     routes::{Route, Routes},
     serve::{accept_on_all, bind},
@@ -71,6 +73,9 @@ pub enum GatewayError {
     /// The system has no random numbers.
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
+    /// The thread of the audit cannot be started.
+    #[error("start the thread of the audit: {0}")]
+    Audit(std::io::Error),
     /// The threads that serve connections ended.
     #[error("serve connections: {0}")]
     Threads(std::io::Error),
@@ -151,15 +156,20 @@ pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway
         }
     };
     let (clock, meters) = (Clock::new(), Arc::new(Meters::new(args.metrics.by_workload)));
+    let metrics = GatewayMetrics::new(meters.clone(), |registry| api_metrics.register(registry));
+    let dropped = metrics.audit_dropped.clone();
+    let audit = AuditLog::start(args.audit, std::io::stdout(), dropped).map_err(GatewayError::Audit)?;
     let shared = Arc::new(GatewayContext {
         settings,
-        routes: Routes::with_meters(clock, meters.clone()),
+        routes: Routes::with_meters(clock, meters),
         auth,
         keys: Keys::default(),
         clients: ClientLimiter::new(args.max_in_flight_per_client),
         connections: ClientLimiter::new(args.max_connections_per_address),
         root: RootLimits::default(),
-        metrics: GatewayMetrics::new(meters, |registry| api_metrics.register(registry)),
+        limits: RateLimiter::default(),
+        audit,
+        metrics,
         clock,
         instance: random_hex::<8>()?,
         watch_health: Default::default(),
@@ -176,7 +186,8 @@ pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway
 /// An address cannot be bound, or the gateway cannot go on.
 pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> Result<(), GatewayError> {
     let Gateway { args, transport, shared } = gateway;
-    let GatewayArgs { listen, admin_listen, namespaces, lame_duck, shutdown_timeout, operator_namespace, .. } = args;
+    let GatewayArgs { listen, admin_listen, admin_service, namespaces, lame_duck, shutdown_timeout, .. } = args;
+    let operator_namespace = args.operator_namespace;
     let shutdown = runtime.shutdown();
     let bind = |address| bind(address).map_err(|error| RuntimeError::Listen(address, error));
     let mut listeners = vec![(bound.clients.map_or_else(|| bind(listen), Ok)?, None)];
@@ -194,9 +205,14 @@ pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> 
     let board = shared.watch_health.clone();
     let watches = Watches { namespaces: named(namespaces), transport: transport.clone(), watch_health: board.clone() };
     watch(&shared, &watches, tasks);
-    // Without authentication there is no caller's name to sign, and the right to read the keys may be missing.
-    let keys_board = if matches!(shared.auth, Auth::None { .. }) { Arc::default() } else { board.clone() };
-    tasks.spawn(shared.keys.clone().follow(operator_namespace, transport.clone(), keys_board));
+    // Without authentication there is no caller's name to sign, and the right to read the keys, or where the gateways are, may be
+    // missing.
+    let own_board = if matches!(shared.auth, Auth::None { .. }) { Arc::default() } else { board.clone() };
+    if !admin_service.is_empty() {
+        let watches = Watches { namespaces: Vec::new(), transport: transport.clone(), watch_health: own_board.clone() };
+        follow_gateways(&shared, &watches, (operator_namespace.clone(), admin_service), tasks);
+    }
+    tasks.spawn(shared.keys.clone().follow(operator_namespace, transport.clone(), own_board));
     let admin = Admin::new(shared.clone());
     tasks.spawn(async move {
         if let Err(error) = admin.serve(admin_listener).await {
@@ -209,6 +225,7 @@ pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> 
         loop {
             ticks.tick().await;
             sweeping.routes.sweep();
+            sweeping.limits.sweep(LimitTime::now(&sweeping.clock));
         }
     });
     let (writing, stop) = (shared.clone(), CancellationToken::new());
@@ -236,15 +253,21 @@ pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> 
     shared.closing.cancel();
     stop.cancel();
     let _ = stamps.await;
+    shared.audit.flush().await;
     outcome
 }
 
 /// Starts every watch. Changes of the informer caches update the routes.
 fn watch(shared: &Arc<GatewayContext>, watches: &Watches, tasks: &mut JoinSet<()>) {
     for kind in RoutedKind::ALL {
-        let map = Arc::new(ObjectMap::default());
+        let map = Arc::<ObjectMap<Object>>::default();
         let routes = shared.clone();
-        map.subscribe(move |change| routes.routes.object(kind, &change.key, change.new.clone()));
+        map.subscribe(move |change| {
+            if change.new.as_ref().is_some_and(|object| object.limits.is_some()) {
+                routes.limits.set_used();
+            }
+            routes.routes.object(kind, &change.key, change.new.clone());
+        });
         let decode = Arc::new(move |head: &ObjectVersion, json: &str| object::read(kind, head, json));
         let source = WatchSource { resource: kind.resource(), labels: None, fields: None, decode };
         watches.watch(source, &map, tasks);

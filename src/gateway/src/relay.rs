@@ -68,7 +68,7 @@ pub(super) async fn relay<S: ClientStream>(
         let lease = match (&call.session, other) {
             (Some(session), _) => admission::session_slot(&route, session).map_err(SlotError::Refused),
             (None, Some(lease)) => Ok(lease),
-            (None, None) => admission::acquire_slot(client, call.path.key, &mut route, call.arrived, shared).await,
+            (None, None) => admission::acquire_slot(client, call, &mut route).await,
         };
         let lease = match lease {
             Ok(lease) => lease,
@@ -248,7 +248,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
     }
 
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
-        let RequestContext { shared, arrived, answered, .. } = self.call;
+        let RequestContext { shared, arrived, answered, audit, .. } = self.call;
         if !head.is_interim() {
             answered();
             let load = head.fields.values(head.bytes, "x-recif-load").next().filter(|_| self.sidecar);
@@ -256,7 +256,9 @@ impl ResponsePolicy for RelayPolicy<'_> {
             self.pod.answered(load, shared.clock.now());
             // The Pod may have room for waiting requests.
             self.workload.slots.dispatch();
-            shared.metrics.answered(self.workload.kind, self.meter, head.status, arrived.elapsed());
+            let after = arrived.elapsed();
+            shared.metrics.answered(self.workload.kind, self.meter, head.status, after);
+            audit.answered(head, self.pod.address, after);
             if self.sidecar && head.status == 502 && reason(head) == Some(b"connect") {
                 distrust_self_report(self.pod, self.workload, shared);
             }
@@ -273,6 +275,14 @@ impl ResponsePolicy for RelayPolicy<'_> {
         }
         let pod = Some(&self.pod.tag).filter(|_| self.workload.kind == RoutedKind::McpServer);
         forward::write_response_head(head, self.call.head.version, close || shared.leaving(), pod, out);
+    }
+
+    fn request_body(&mut self, bytes: usize) {
+        self.call.audit.count_in(bytes);
+    }
+
+    fn response_body(&mut self, bytes: usize) {
+        self.call.audit.count_out(bytes);
     }
 }
 

@@ -6,8 +6,8 @@ use http1::RequestHead;
 use tokio::time::Instant;
 
 use super::{
-    auth::RequestCaller, local_response::LocalResponse, path::Path, peer::Peer, sessions::SessionRef,
-    state::GatewayContext,
+    audit::AuditGuard, auth::RequestCaller, local_response::LocalResponse, path::Path, peer::Peer,
+    sessions::SessionRef, state::GatewayContext,
 };
 
 /// Admitted request.
@@ -24,6 +24,8 @@ pub(super) struct RequestContext<'a> {
     pub(super) token: Option<&'a str>,
     /// Called when the answer begins: nothing is held any more of a body that was read before it was relayed.
     pub(super) answered: &'a (dyn Fn() + Sync),
+    /// What the audit is to say of the request.
+    pub(super) audit: &'a AuditGuard<'a>,
     pub(super) shared: &'a Arc<GatewayContext>,
 }
 

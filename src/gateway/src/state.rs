@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    args::GatewaySettings, auth::Auth, clients::ClientLimiter, clock::Clock, local_response::LocalResponse,
-    metrics::GatewayMetrics, peer::Peer, root::RootLimits, routes::Routes,
+    args::GatewaySettings, audit::AuditLog, auth::Auth, clients::ClientLimiter, clock::Clock, limits::RateLimiter,
+    local_response::LocalResponse, metrics::GatewayMetrics, peer::Peer, root::RootLimits, routes::Routes,
 };
 
 /// State shared by all requests.
@@ -35,6 +35,10 @@ pub(super) struct GatewayContext {
     pub(super) connections: ClientLimiter,
     /// Limits of the requests at the root.
     pub(super) root: RootLimits,
+    /// Limiter of the requests to workloads with limits.
+    pub(super) limits: RateLimiter,
+    /// Audit of the requests to workloads.
+    pub(super) audit: AuditLog,
     /// Prometheus metrics.
     pub(super) metrics: GatewayMetrics,
     /// Millisecond clock.

@@ -29,6 +29,10 @@ pub const DEMAND_PATH: &str = "/_recif/demand";
 /// Path at which a gateway responds as soon as requests begin to wait for a workload without a ready Pod (long
 /// polling).
 pub const COLD_DEMAND_PATH: &str = "/_recif/demand/cold";
+/// `aud` of the tokens with which gateways exchange their admissions at [`LIMITS_PATH`].
+pub const LIMITS_AUDIENCE: &str = "gateway/limits";
+/// Path at which a gateway takes the admissions of another one, and responds with its own.
+pub const LIMITS_PATH: &str = "/_recif/limits";
 
 /// Returns the seconds since 1970.
 pub fn unix_now() -> u64 {

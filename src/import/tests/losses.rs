@@ -226,3 +226,20 @@ fn a_header_that_is_refused_needs_no_secret() {
     let found = lines(&imported(&thing("kagent.dev/v1alpha2", "RemoteMCPServer", "s", &server)));
     assert_eq!(found, ["loss RemoteMCPServer n/s spec.headersFrom[0]: is set by the protocol"]);
 }
+
+#[test]
+fn the_domains_of_a_sandbox_are_egress() {
+    let spec = |domains: &[&str]| {
+        let sandbox = json!({ "network": { "allowedDomains": domains } });
+        let spec = json!({ "type": "BYO", "byo": { "deployment": { "image": "own:1" } }, "sandbox": sandbox });
+        thing("kagent.dev/v1alpha2", "Agent", "a", &spec)
+    };
+    let text = spec(&["api.example.com", "*.example.org", "https://x", "api.example.com"]);
+    let field = "Agent n/a spec.sandbox.network.allowedDomains";
+    let loss = format!("loss {field}: \"https://x\" is no host of egress");
+    let now = "is egress now: for the whole agent, its model and tools added, at port 443 where none is given";
+    assert_reported(&text, &[&loss, &format!("change {field}: {now}")]);
+    let found = object(&imported(&text), "Agent", "a");
+    assert_eq!(found["spec"]["egress"], json!(["api.example.com", "*.example.org"]));
+    assert_reported(&spec(&[]), &["loss Agent n/a spec.sandbox: no network sandbox"]);
+}

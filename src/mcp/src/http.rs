@@ -4,6 +4,8 @@
 //! answer to an unknown session is HTTP 404, and rmcp then opens another session and repeats the request. The servers of the
 //! official SDK send a JSON-RPC error instead, often without the id of the request, for which rmcp would wait for ever. So an
 //! error about a session is returned as that 404, and any other without an id gets the id of the request.
+//!
+//! The context of a call's trace is sent as headers, too, for what stands between here and the server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use futures::stream::BoxStream;
 use http::{HeaderName, HeaderValue};
 use reqwest::Client;
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, RequestParamsMeta as _};
 use rmcp::transport::streamable_http_client::{SseError, StreamableHttpClient};
 use rmcp::transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse};
 use sse_stream::Sse;
@@ -35,8 +37,9 @@ impl StreamableHttpClient for SessionHttpClient {
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         authorization: Option<String>,
-        headers: CallHeaders,
+        mut headers: CallHeaders,
     ) -> Result<StreamableHttpPostResponse, CallTransportError> {
+        add_trace(&message, &mut headers);
         let asked = request_id(&message);
         let in_session = session.is_some();
         let sent =
@@ -63,6 +66,17 @@ impl StreamableHttpClient for SessionHttpClient {
         headers: CallHeaders,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, CallTransportError> {
         self.0.get_stream_with_max_sse_event_size(uri, session, last_event, authorization, headers, MAX_EVENT).await
+    }
+}
+
+/// Adds the context of the trace that a call names in its `_meta`.
+fn add_trace(message: &ClientJsonRpcMessage, headers: &mut CallHeaders) {
+    let JsonRpcMessage::Request(request) = message else { return };
+    let ClientRequest::CallToolRequest(call) = &request.request else { return };
+    for (name, value) in [("traceparent", call.params.traceparent()), ("tracestate", call.params.tracestate())] {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
     }
 }
 

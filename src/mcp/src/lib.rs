@@ -37,6 +37,6 @@ pub use http_client::build_client;
 pub use read_budget::ReadPermits;
 #[cfg(test)]
 use session::McpSession;
-pub use session::{McpError, ServerEndpoint};
+pub use session::{CallTrace, McpError, ServerEndpoint};
 pub use sessions::Sessions;
 pub use trust::Trust;

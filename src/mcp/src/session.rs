@@ -1,12 +1,13 @@
 //! Session with one MCP server, in which tools are called.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use http::HeaderMap;
 use reqwest::Client;
 use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig, ContentBlock};
-use rmcp::model::{Implementation, ProtocolVersion, ResourceContents};
+use rmcp::model::{Implementation, ProtocolVersion, RequestParamsMeta as _, ResourceContents};
 use rmcp::service::{ClientLifecycleMode, RoleClient, RunningService, ServiceError, serve_client_with_lifecycle};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -68,6 +69,18 @@ pub struct ServerEndpoint {
     pub trust: Trust,
 }
 
+/// Context of the trace that a call is part of ([W3C Trace Context](https://www.w3.org/TR/trace-context/)). It is sent in `_meta`,
+/// as [SEP-414](https://modelcontextprotocol.io/seps/414-request-meta) says, and as headers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallTrace {
+    /// Trace and span.
+    pub traceparent: String,
+    /// What vendors added.
+    pub tracestate: Option<String>,
+    /// Revision of the protocol that the server speaks, once the call has begun.
+    pub revision: OnceLock<String>,
+}
+
 impl ServerEndpoint {
     /// Returns an endpoint that is called without headers, over Streamable HTTP.
     pub fn at(url: &Url) -> Self {
@@ -109,8 +122,19 @@ impl McpSession {
         name: &str,
         arguments: Map<String, Value>,
         deadline: Duration,
+        trace: Option<&CallTrace>,
     ) -> Result<String, McpError> {
-        let request = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+        let mut request = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+        if let Some(CallTrace { traceparent, tracestate, revision }) = trace {
+            if let Some(info) = self.service.peer().peer_info() {
+                // A value that is there already is the same.
+                let _ = revision.set(info.protocol_version.to_string());
+            }
+            request.set_traceparent(traceparent);
+            if let Some(state) = tracestate {
+                request.set_tracestate(state);
+            }
+        }
         let result = self.within(deadline, self.service.call_tool(request)).await?;
         let failed = result.is_error == Some(true);
         let text = text(result);

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-use super::session::{McpError, McpSession, ServerEndpoint};
+use super::session::{CallTrace, McpError, McpSession, ServerEndpoint};
 
 /// Time without a call after which a session is dropped.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -39,7 +39,7 @@ struct KnownServer {
 }
 
 impl Sessions {
-    /// Calls a tool of a server, connecting to it if need be, all within `deadline`.
+    /// Calls a tool of a server, as a part of `trace`, connecting to it if need be, all within `deadline`.
     ///
     /// # Errors
     /// Any [`McpError`].
@@ -50,11 +50,12 @@ impl Sessions {
         name: &str,
         arguments: Map<String, Value>,
         deadline: Duration,
+        trace: Option<&CallTrace>,
     ) -> Result<String, McpError> {
         let end = Instant::now() + deadline;
         let slot = self.slot(server);
         let session = open(&slot, client, server, end).await?;
-        let result = session.call_tool(name, arguments, remaining(end)).await;
+        let result = session.call_tool(name, arguments, remaining(end), trace).await;
         if let Err(McpError::Broken { .. } | McpError::Timeout { .. }) = &result {
             close(&slot, &session).await;
         }

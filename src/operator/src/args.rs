@@ -4,6 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use actions::render::PodSecurity;
 use clap::ArgAction;
+use crds::egress::AddressRange;
 use daemon::{
     logs::{DEFAULT_FILTER, LogFormat},
     metrics::MetricsArgs,
@@ -72,12 +73,24 @@ pub struct OperatorArgs {
         value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(super) proxy_image: String,
     /// Give each workload with a sidecar a NetworkPolicy that closes the port of its image, unless another policy selects its
-    /// Pods; =false takes it away with the next change of each
+    /// Pods, and each with egress one that restricts what its Pods connect to; =false takes it away with the next change of each
     #[arg(
         long, env = "RECIF_NETWORK_POLICIES", default_value_t = true, action = ArgAction::Set, require_equals = true,
         num_args = 0..=1, default_missing_value = "true", value_name = "BOOL"
     )]
     pub(super) network_policies: bool,
+    /// Range of addresses of the cluster's Pods, Services or nodes that is not private (10.0.0.0/8 and its kin are known), to
+    /// which DNS names in egress do not lead; may be repeated
+    #[arg(long = "cluster-cidr", env = "RECIF_CLUSTER_CIDR", value_delimiter = ',', value_name = "RANGE",
+        value_parser = settings::cluster_cidr)]
+    pub(super) cluster_cidrs: Vec<AddressRange>,
+    /// Give Agents, Flows and FlowSets the operator's own variables of OpenTelemetry (OTEL_*), without headers and certificates,
+    /// and their names as OTEL_SERVICE_NAME; one that runs keeps its variables until it changes or is rolled out
+    #[arg(
+        long, env = "RECIF_POD_OTEL", default_value_t = true, action = ArgAction::Set, require_equals = true,
+        num_args = 0..=1, default_missing_value = "true", value_name = "BOOL"
+    )]
+    pub(super) pod_otel: bool,
     /// The Pod Security level that a podTemplate may not go beyond: restricted, baseline or privileged
     #[arg(long, env = "RECIF_POD_SECURITY", default_value = "baseline", value_name = "LEVEL",
         value_parser = settings::pod_security)]

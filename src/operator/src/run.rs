@@ -1,6 +1,6 @@
 //! `recif operator`: the process, which watches, serves its probes, and reconciles while it holds the Lease.
 
-use std::{fmt, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use actions::{applied::AppliedRecords, deps::Deps, render::RenderSettings};
 use cluster::{
@@ -88,6 +88,15 @@ pub struct Operator {
     lose_wakes: bool,
 }
 
+impl Operator {
+    /// Hands these variables of OpenTelemetry to Pods, unless this process's own name a collector.
+    pub fn offer_telemetry(&mut self, variables: BTreeMap<String, String>) {
+        if self.settings.telemetry.is_empty() {
+            self.settings.telemetry = variables;
+        }
+    }
+}
+
 impl fmt::Debug for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Operator").finish_non_exhaustive()
@@ -129,6 +138,8 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
         runner_image,
         proxy_image,
         network_policies,
+        cluster_cidrs,
+        pod_otel,
         pod_security,
         scaler_interval,
         gateway_service,
@@ -144,11 +155,17 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
     }
     let namespaces = named(namespaces);
     let database = settings::database(database_url, database_namespaces, &namespaces).map_err(OperatorError::Flag)?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let telemetry = match pod_otel {
+        true => settings::pod_telemetry(&variable, &operator_namespace, &cluster_domain),
+        false => Ok(BTreeMap::new()),
+    };
+    let telemetry = telemetry.map_err(OperatorError::Flag)?;
     let operators = (operator_namespace, cluster_domain);
     let images = [agent_image, runner_image, proxy_image];
     let settings = settings::settings(operators, database, ollama_base_url, images, pod_security);
     let settings = settings.map_err(OperatorError::Flag)?;
-    let settings = RenderSettings { network_policies, ..settings };
+    let settings = RenderSettings { network_policies, cluster_cidrs, telemetry, ..settings };
     let closed = ClosedPorts::new(Vec::new(), local).and(closed_ports.unwrap_or_default());
     let network = DiscoveryNetwork { denied, closed, hosts: None };
     Ok(Operator {

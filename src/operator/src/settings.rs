@@ -1,8 +1,13 @@
 //! Settings of the actions, from the options of the process.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use actions::render::{Namespaces, PodSecurity, RenderSettings, dsn};
+use crds::egress::AddressRange;
+use telemetry::pod_variables;
 
 use super::watches::GatewayService;
 
@@ -30,9 +35,23 @@ pub(super) fn settings(
         agent_image,
         runner_image,
         proxy_image,
+        telemetry: BTreeMap::new(),
         pod_security,
         network_policies: true,
+        cluster_cidrs: Vec::new(),
     })
+}
+
+/// Parses a range of addresses of the cluster.
+///
+/// # Errors
+/// It is none, or has every address.
+pub(super) fn cluster_cidr(text: &str) -> Result<AddressRange, String> {
+    let range: AddressRange = text.trim().parse()?;
+    match range.is_everything() {
+        true => Err(format!("{range} is every address: name the ranges of the cluster's Pods, Services and nodes")),
+        false => Ok(range),
+    }
 }
 
 /// Returns the agents' database, and the namespaces that inherit it. An operator of all namespaces needs the flag: no default is right,
@@ -61,6 +80,24 @@ pub(super) fn database(
         (true, true) => Namespaces::All,
     };
     Ok((url, inherited))
+}
+
+/// Returns the variables of OpenTelemetry that Pods get: those of this process. A collector without a namespace is in the operator's.
+///
+/// # Errors
+/// The first variable that is refused.
+pub(super) fn pod_telemetry(
+    lookup: &dyn Fn(&str) -> Option<String>,
+    operator_namespace: &str,
+    cluster_domain: &str,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut variables = pod_variables(lookup).map_err(|error| error.to_string())?;
+    for (name, value) in &mut variables {
+        if name.ends_with("_ENDPOINT") {
+            *value = dsn::expand_http(value, operator_namespace, cluster_domain);
+        }
+    }
+    Ok(variables)
 }
 
 /// Parses a level of the Pod Security Standards.
@@ -102,6 +139,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn pods_find_a_collector_of_the_operators_namespace() {
+        let endpoint = |url: &'static str| {
+            let lookup = move |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| url.to_owned());
+            let variables = pod_telemetry(&lookup, "recif-system", "cluster.local");
+            variables.map(|variables| variables["OTEL_EXPORTER_OTLP_ENDPOINT"].clone())
+        };
+        assert_eq!(endpoint("http://otel:4318").unwrap(), "http://otel.recif-system.svc.cluster.local:4318");
+        assert_eq!(endpoint("https://otel.example:4318").unwrap(), "https://otel.example:4318");
+        assert!(endpoint("otel:4318").unwrap_err().contains("give a URL such as http://collector:4318"));
+    }
+
+    #[test]
     fn it_is_said_whose_agents_inherit_the_database() {
         let of = |url: Option<&str>, named: &[&str], namespaces: &[&str]| {
             let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
@@ -117,5 +166,15 @@ mod tests {
         assert_eq!(of(None, &[""], &[]), Ok(Namespaces::All), "no database: nothing to inherit");
         let refused = of(url, &[], &[]).unwrap_err();
         assert!(["team-a,team-b", "'*'"].iter().all(|choice| refused.contains(choice)), "{refused}");
+    }
+
+    #[test]
+    fn a_range_of_the_cluster_is_read_or_refused() {
+        assert_eq!(cluster_cidr(" 203.0.113.7/24").map(|range| range.to_string()), Ok("203.0.113.0/24".to_owned()));
+        let every = "is every address";
+        for (text, words) in [("0.0.0.0/0", every), ("::/0", every), ("x", "is not a range")] {
+            let refused = cluster_cidr(text).unwrap_err();
+            assert!(refused.contains(words), "{refused}");
+        }
     }
 }

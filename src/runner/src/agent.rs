@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Instant};
 use crds::usage::Purpose;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use telemetry::semconv::GEN_AI_CONVERSATION_ID;
 use tokio::sync::mpsc::Sender;
 
 use super::{
@@ -27,6 +28,7 @@ use super::{
 
 /// Agent that can answer.
 pub(super) struct Agent {
+    name: Arc<str>,
     model: Arc<dyn Model>,
     background: Arc<dyn Model>,
     system_prompt: Option<Arc<str>>,
@@ -133,7 +135,8 @@ impl Agent {
         let model = models::open_chain(&config.model, &config.fallbacks, credentials, own, &http)?;
         let conversations = Conversations::open(&config.storage, &config.agent)?;
         let prompt = config.system_prompt.clone();
-        Ok(Self::with(model.clone(), background.unwrap_or(model), prompt, tools).with_conversations(conversations))
+        let agent = Self::with(model.clone(), background.unwrap_or(model), prompt, tools);
+        Ok(Self { name: config.agent.as_str().into(), conversations, ..agent })
     }
 
     /// Creates an agent around `model`, with conversations in memory; `background` generates their titles.
@@ -144,10 +147,12 @@ impl Agent {
         tools: Toolbox,
     ) -> Self {
         let conversations = Conversations::memory();
-        Self { model, background, system_prompt: system_prompt.map(Into::into), tools, conversations }
+        let (name, system_prompt) = ("agent".into(), system_prompt.map(Into::into));
+        Self { name, model, background, system_prompt, tools, conversations }
     }
 
     /// Replaces the conversation store.
+    #[cfg(test)]
     pub(super) fn with_conversations(self, conversations: Conversations) -> Self {
         Self { conversations, ..self }
     }
@@ -188,6 +193,9 @@ impl Agent {
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<ChatReply, TurnError> {
         let PreparedTurn { caller, id, mut messages, message } = turn;
+        let span = caller.account.trace().begin_turn(&self.name);
+        span.set(GEN_AI_CONVERSATION_ID, id.to_string());
+        let caller = caller.within(span.scope());
         let before = messages.len();
         messages.push(Arc::new(Message::user(message.as_str())));
 
@@ -200,7 +208,14 @@ impl Agent {
             let account = caller.account.clone().with_purpose(Purpose::Title);
             Ok(Some(self.background.title(&message, caller.key.clone(), account).await))
         };
-        let (reply, title) = futures::try_join!(self.converse(&caller, &mut request, tokens), title)?;
+        let (reply, title) = match futures::try_join!(self.converse(&caller, &mut request, tokens), title) {
+            Ok(both) => both,
+            Err(error) => {
+                span.end_turn(Err(error.word()));
+                return Err(error.into());
+            }
+        };
+        span.end_turn(Ok(&reply));
         let turn = request.messages.split_off(before);
         if !self.conversations.add(&id, &caller.user, turn, title.as_deref()).await? {
             return Err(TurnError::NoConversation(id));
@@ -233,8 +248,15 @@ impl Agent {
         record: Option<TurnRecord>,
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<TurnOutcome, TurnError> {
+        let span = caller.account.trace().begin_turn(&self.name);
+        if let Some(record) = &record {
+            span.set(GEN_AI_CONVERSATION_ID, record.conversation.to_string());
+        }
+        let caller = &caller.clone().within(span.scope());
         let mut request = ModelRequest { config: config.into(), output, ..self.request(messages) };
-        let outcome = self.converse(caller, &mut request, tokens).await?;
+        let outcome = self.converse(caller, &mut request, tokens).await;
+        span.end_turn(outcome.as_ref().map_err(ModelError::word));
+        let outcome = outcome?;
         if let Some(TurnRecord { conversation, earlier, turns }) = record {
             let turn = request.messages.split_off(earlier);
             match self.conversations.add_after(turns, &conversation, &caller.user, turn, None).await? {
@@ -266,7 +288,7 @@ impl Agent {
         let before = request.messages.len();
         request.key = caller.key.clone();
         request.account = caller.account.clone();
-        let tools = self.tools.for_request(&caller.headers);
+        let tools = self.tools.for_request(&caller.headers, caller.account.trace());
         let talk = turn::TurnLoop { model: &*self.model, tools: &tools, events: tokens };
         let outcome = talk.run(request, &mut { TOOL_TURNS }).await;
         let name = |message: &Arc<Message>| match &**message {
@@ -312,7 +334,8 @@ struct AccessLog<'a> {
 
 impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
-        let CallerContext { user, trace_id: run, .. } = self.caller;
+        let CallerContext { user, account, .. } = self.caller;
+        let run = account.trace().run_id();
         let took = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (tools, models) = (self.tools.join(","), self.models.join(","));
         tracing::info!(user = user.as_deref(), run, took_ms = took, tools, models, outcome = self.outcome, "turn");

@@ -4,20 +4,18 @@ use std::{fmt, sync::Arc};
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{conversations::history::UserName, models::CallerKey, usage::UsageAccount};
+use super::{conversations::history::UserName, models::CallerKey, traces::TraceScope, usage::UsageAccount};
 
 /// Identity of the caller, from the headers of the sidecar and the gateway.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CallerContext {
     /// User name, from `X-Recif-User`.
     pub(super) user: UserName,
-    /// Id of the trace that the request belongs to ([W3C Trace Context](https://www.w3.org/TR/trace-context/)).
-    pub(super) trace_id: Option<String>,
     /// Key for a provider of models, from `Authorization: Bearer`. It is kept for the turn only.
     pub(super) key: Option<CallerKey>,
     /// Headers of the request.
     pub(super) headers: RequestHeaders,
-    /// Account of the request.
+    /// Account of the request, with its trace.
     pub(super) account: UsageAccount,
 }
 
@@ -49,16 +47,18 @@ impl CallerContext {
     /// Reads the identity from request headers. Called by the handler of the request, whose account it takes.
     pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
-        let run = text("traceparent").and_then(|parent| parent.split('-').nth(1));
-        let is_id = |run: &&str| run.len() == 32 && run.bytes().all(|byte| byte.is_ascii_hexdigit());
         let bearer = text("authorization").and_then(|value| value.split_once(' '));
         let key = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, key)| key.trim());
         Self {
             user: text("x-recif-user").map(Into::into),
-            trace_id: run.filter(is_id).map(str::to_owned),
             key: key.filter(|key| !key.is_empty()).map(|key| CallerKey(key.into())),
             headers: headers.into(),
             account: UsageAccount::current(),
         }
+    }
+
+    /// Returns the same caller for what is part of this span.
+    pub(super) fn within(self, trace: &TraceScope) -> Self {
+        Self { account: self.account.within(trace), ..self }
     }
 }

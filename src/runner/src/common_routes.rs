@@ -37,6 +37,7 @@ use daemon::loopback;
 use futures::{StreamExt, future::BoxFuture};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use telemetry::Tracing;
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -44,6 +45,7 @@ use super::{
     metrics::RunnerMetrics,
     models::{ModelError, ModelErrorKind},
     openai_api::ApiError,
+    traces::{RUN_HEADER, TraceScope},
     usage::{RESPONSE_HEADER, UsageAccount},
 };
 
@@ -115,18 +117,20 @@ pub(super) struct RunnerService {
     pub(super) router: Router,
     /// Closed once the process drains.
     pub(super) requests: TaskTracker,
+    /// Recorder of spans, whose last ones are sent at the end.
+    pub(super) tracing: Tracing,
 }
 
 impl CommonRoutes {
     /// Wraps `routes` with the shared routes and middleware.
     pub(super) fn wrap(self, routes: Router) -> RunnerService {
-        let requests = self.requests.clone();
+        let (requests, tracing) = (self.requests.clone(), self.metrics.tracing.clone());
         let router = routes
             .method_not_allowed_fallback(not_allowed)
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .layer(middleware::from_fn_with_state(self.clone(), track))
             .merge(self.probes());
-        RunnerService { router, requests }
+        RunnerService { router, requests, tracing }
     }
 
     fn probes(self) -> Router {
@@ -209,8 +213,13 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         }
     } else {
         let caller = CallerContext::from_headers(request.headers()).user;
-        let account = UsageAccount::new(caller.as_deref().unwrap_or_default());
+        let trace = TraceScope::of_request(&shell.metrics.tracing, request.headers());
+        let run = trace.run_id();
+        let account = UsageAccount::new(caller.as_deref().unwrap_or_default()).within(&trace);
         let mut response = account.clone().scope(next.run(request)).await;
+        if let Some(run) = run.and_then(|run| HeaderValue::from_str(&run).ok()) {
+            response.headers_mut().insert(RUN_HEADER, run);
+        }
         // A stream has just begun: its last event has the sums.
         if !is_event_stream(&response)
             && let Some(usage) = account.header()

@@ -2,6 +2,8 @@
 
 use std::{fs, net::SocketAddr, time::Duration};
 
+use telemetry::TelemetryConfig;
+
 use super::{
     Lookup,
     a2a::CardSettings,
@@ -11,8 +13,8 @@ use super::{
     models::{Fallback, ModelRef},
     tools::CallableTool,
     variables::{
-        ConfigError, LogFormat, address, closed_ports, hidden_error, search_service, sidecar_port, value_error,
-        value_or_default,
+        ConfigError, LogFormat, address, closed_ports, egress_list, hidden_error, search_service, sidecar_port,
+        telemetry, value_error, value_or_default,
     },
 };
 
@@ -34,6 +36,8 @@ pub struct RunnerConfig {
     pub(super) storage: Storage,
     /// Knowledge bases that can be searched.
     pub(super) knowledge: Vec<KnowledgeSource>,
+    /// Configuration of traces.
+    pub(super) telemetry: TelemetryConfig,
     /// Settings that are served in another way than configured; one line each, for the log.
     pub(super) warnings: Vec<String>,
     /// Format of log lines.
@@ -52,6 +56,7 @@ impl RunnerConfig {
         sidecar_port(lookup)?;
         closed_ports(lookup)?;
         search_service(lookup)?;
+        egress_list(lookup)?;
 
         for (name, served) in [("CORAIL_CHANNEL", "rest"), ("CORAIL_STRATEGY", "simple")] {
             let value = or(name);
@@ -147,6 +152,7 @@ impl RunnerConfig {
             tools,
             storage,
             knowledge,
+            telemetry: telemetry(lookup)?,
             warnings,
             log: LogFormat::read(lookup)?,
         })

@@ -24,6 +24,7 @@ mod server;
 mod sse;
 mod tool_server;
 mod tools;
+mod traces;
 mod turn;
 mod turn_event;
 mod usage;

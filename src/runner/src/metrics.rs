@@ -15,6 +15,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use telemetry::{SpanCounters, TelemetryConfig, Tracing};
 
 use super::usage::UsageLedger;
 
@@ -60,12 +61,17 @@ pub(super) struct RunnerMetrics {
     flow_requests: Family<FlowStatusLabels, Counter>,
     /// Counter of what the models use.
     pub(super) usage: UsageLedger,
+    spans: SpanCounters,
+    /// Handle by which spans are recorded.
+    pub(super) tracing: Tracing,
 }
 
 impl Default for RunnerMetrics {
     fn default() -> Self {
         let mut all = Registry::default();
         daemon::process::register(&mut all, "runner");
+        let spans = SpanCounters::default();
+        spans.register(&mut all);
         let registry = all.sub_registry_with_prefix("recif_runner");
         let requests = Family::default();
         let in_flight = Gauge::default();
@@ -83,11 +89,24 @@ impl Default for RunnerMetrics {
         registry.register("flow_requests", "Requests by flow and status code", flow_requests.clone());
         let usage = UsageLedger::default();
         usage.metrics().register(registry);
-        Self { registry: Arc::new(all), requests, in_flight, duration, tool_calls, flow_requests, usage }
+        let (registry, tracing) = (Arc::new(all), Tracing::off());
+        Self { registry, requests, in_flight, duration, tool_calls, flow_requests, usage, spans, tracing }
     }
 }
 
 impl RunnerMetrics {
+    /// Creates the metrics of a process whose spans are exported as configured; `own` are its attributes. Without the certificates
+    /// of the collector, which the log says, there are no spans.
+    pub(super) fn with_tracing(config: &TelemetryConfig, own: &[(&'static str, String)]) -> Self {
+        let metrics = Self::default();
+        let started = Tracing::start(config, own, metrics.spans.clone());
+        let tracing = started.unwrap_or_else(|error| {
+            tracing::error!("no spans are recorded: {error}");
+            Tracing::off()
+        });
+        Self { tracing, ..metrics }
+    }
+
     /// Counts a request as in flight until the guard is dropped.
     pub(super) fn start_request(&self) -> InFlight {
         self.in_flight.inc();
@@ -152,6 +171,7 @@ pub fn example_metrics() -> Result<String, fmt::Error> {
     metrics.start_request().set_status(StatusCode::OK);
     metrics.count_tool_call("http", ToolCallOutcome::Ok);
     metrics.count_flow_response(&Arc::new("support".to_owned()), StatusCode::OK);
+    metrics.spans.sent(1);
     let totals = UsageTotals {
         calls: 1,
         failed: 1,

@@ -12,7 +12,10 @@ use super::{
     Lookup,
     config::RunnerConfig,
     flow::{FlowSettings, Folder, MANIFEST},
-    variables::{ConfigError, LogFormat, address, closed_ports, search_service, sidecar_port, value_or_default},
+    variables::{
+        ConfigError, LogFormat, address, closed_ports, egress_list, search_service, sidecar_port, telemetry,
+        value_or_default,
+    },
 };
 
 /// Mode of this process with its configuration.
@@ -21,7 +24,7 @@ pub enum Mode {
     /// An agent.
     Agent(Box<RunnerConfig>),
     /// A flow, or a set of them.
-    Flows(FlowSettings),
+    Flows(Box<FlowSettings>),
 }
 
 impl Mode {
@@ -38,16 +41,19 @@ impl Mode {
         sidecar_port(lookup)?;
         closed_ports(lookup)?;
         search_service(lookup)?;
+        egress_list(lookup)?;
         let name = lookup("RECIF_FLOW_NAME").filter(|name| !name.is_empty());
         let version = value_or_default(lookup, "RECIF_CONTRACT_VERSION");
-        Ok(Self::Flows(FlowSettings {
+        Ok(Self::Flows(Box::new(FlowSettings {
             folder,
             is_set: set,
             version,
             name,
+            namespace: value_or_default(lookup, "RECIF_NAMESPACE"),
+            telemetry: telemetry(lookup)?,
             address: address(lookup, "PORT")?,
             log: LogFormat::read(lookup)?,
-        }))
+        })))
     }
 
     /// Returns the format of log lines.

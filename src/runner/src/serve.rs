@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use daemon::runtime::{Runtime, RuntimeError};
+use telemetry::TelemetryConfig;
+use telemetry::semconv::{K8S_NAMESPACE_NAME, K8S_POD_NAME, RECIF_KIND, RECIF_NAME, SERVICE_NAME};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -71,7 +73,7 @@ pub async fn run(mode: Mode) -> Result<(), ServeError> {
     let address = mode.address();
     let listener = bind(address).await.map_err(|source| ServeError::Bind { address, source })?;
     let service = match mode {
-        Mode::Agent(config) => build_app(*config).service(),
+        Mode::Agent(config) => build_app(*config, Arc::new(environment)).service(),
         Mode::Flows(settings) => flow::service(&settings, Arc::new(environment)),
     };
     let service = match environment(SIDECAR).as_deref() {
@@ -98,15 +100,19 @@ pub(super) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Builds the service of an agent. The reason why it cannot be served is logged here, once.
-pub(super) fn build_app(config: RunnerConfig) -> AgentApp {
+/// Builds the service of an agent with the environment of its models and tools. The reason why it cannot be served is logged
+/// here, once.
+pub(super) fn build_app(config: RunnerConfig, environment: Arc<Lookup>) -> AgentApp {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let metrics = RunnerMetrics::default();
-    let agent = tools(&config, &environment).and_then(|tools| {
-        let tools = Toolbox::new(tools, Arc::new(environment), metrics.clone());
-        Agent::new(&config, tools, &environment, metrics.usage.clone()).map(Arc::new)
+    let metrics = RunnerMetrics::with_tracing(
+        &config.telemetry,
+        &process_attributes(&config.telemetry, "Agent", &config.agent, &config.namespace),
+    );
+    let agent = tools(&config, &*environment).and_then(|tools| {
+        let tools = Toolbox::new(tools, environment.clone(), metrics.clone());
+        Agent::new(&config, tools, &*environment, metrics.usage.clone()).map(Arc::new)
     });
     match &agent {
         Ok(ready) => {
@@ -123,6 +129,25 @@ pub(super) fn build_app(config: RunnerConfig) -> AgentApp {
         metrics,
         requests: TaskTracker::new(),
     }
+}
+
+/// Returns the attributes of this process for its spans.
+pub(super) fn process_attributes(
+    config: &TelemetryConfig,
+    kind: &'static str,
+    name: &str,
+    namespace: &str,
+) -> Vec<(&'static str, String)> {
+    let service = config.service_name.clone().unwrap_or_else(|| name.to_owned());
+    let mut attributes = vec![
+        (SERVICE_NAME, service),
+        (K8S_NAMESPACE_NAME, namespace.to_owned()),
+        (RECIF_KIND, kind.to_owned()),
+        (RECIF_NAME, name.to_owned()),
+    ];
+    // Kubernetes names the host of a Pod after it.
+    attributes.extend(environment("HOSTNAME").filter(|pod| !pod.is_empty()).map(|pod| (K8S_POD_NAME, pod)));
+    attributes
 }
 
 /// Returns the tools of the agent, including those that search its knowledge bases.
@@ -155,7 +180,7 @@ pub(super) async fn serve(
     stop: impl Future<Output = ()>,
     grace: Duration,
 ) -> Result<(), ServeError> {
-    let RunnerService { router, requests } = service;
+    let RunnerService { router, requests, tracing } = service;
     let finished = CancellationToken::new();
     // Tokens are small writes: Nagle's algorithm would delay them.
     let listener = listener.tap_io(|stream| {
@@ -179,5 +204,6 @@ pub(super) async fn serve(
     if tokio::time::timeout(FLUSH, server).await.is_err() {
         tracing::info!("connections are cut off: they were not idle");
     }
+    tracing.shutdown().await;
     Ok(())
 }

@@ -37,6 +37,8 @@ pub(super) struct TurnOutcome {
     pub(super) truncated: bool,
     /// Model that answered each request of the turn, as far as known.
     pub(super) answerers: Vec<Answerer>,
+    /// Number of answers with calls of tools that were made.
+    pub(super) tool_turns: usize,
 }
 
 impl TurnOutcome {
@@ -47,6 +49,7 @@ impl TurnOutcome {
         }
         self.truncated |= further.truncated;
         self.answerers.extend(further.answerers);
+        self.tool_turns += further.tool_turns;
     }
 }
 
@@ -106,12 +109,13 @@ impl TurnLoop<'_> {
                 return Ok(outcome);
             }
             *tool_turns -= 1;
+            outcome.tool_turns += 1;
             // Providers require all calls of one answer before the first result.
             request.messages.extend(calls.iter().cloned().map(|call| Arc::new(Message::Call(call))));
             for call in calls {
                 self.emit(TurnEvent::Call(call.clone())).await;
                 let began = Instant::now();
-                let outcome = self.tools.call(&call.name, &call.arguments).await.map_err(|error| error.to_string());
+                let outcome = self.tools.execute(&call).await.map_err(|error| error.to_string());
                 let (id, ok, took) = (call.id.clone(), outcome.is_ok(), began.elapsed());
                 self.emit(TurnEvent::Outcome { id, ok, took }).await;
                 if let Err(error) = &outcome {

@@ -6,7 +6,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crds::egress::{EGRESS_VARIABLE, EgressList};
 use mcp::ClosedPorts;
+use telemetry::{TelemetryConfig, TelemetryError};
 use url::Url;
 
 use super::Lookup;
@@ -111,6 +113,12 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECIF_SIDECAR_PORT", "8888", "TCP port of the sidecar, to which no tool connects"),
     ("RECIF_CLOSED_PORTS", "", "further TCP ports on loopback to which no tool connects, separated by commas"),
     (
+        "RECIF_EGRESS",
+        "",
+        "JSON object with the hosts and ports to which tools may connect: those of the spec (listed), and those of tools and \
+         models (own); every host when unset",
+    ),
+    (
         "RECIF_CONTRACT_ROOT",
         "/genkit",
         "folder with the files of a flow or of a set of flows; without them it is an agent",
@@ -124,6 +132,20 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "`true` on a developer's machine: servers of tools may be on it, under any name, and requests that web pages send \
          are refused",
     ),
+    (
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "",
+        "collector that gets the spans of requests, over HTTP, such as http://collector:4318; none are recorded without one",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "",
+        "headers for the collector, `name=value,…`; never printed. Likewise the standard's OTEL_EXPORTER_OTLP_PROTOCOL, \
+         _CERTIFICATE, _TIMEOUT, _COMPRESSION, OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG, OTEL_BSP_*, OTEL_SERVICE_NAME, \
+         OTEL_RESOURCE_ATTRIBUTES",
+    ),
+    ("OTEL_SDK_DISABLED", "", "`true`: nothing is recorded, whatever the others say"),
+    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", "the same for traces alone, with its path; it goes first"),
     ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),
 ];
 
@@ -172,6 +194,9 @@ pub enum ConfigError {
         /// Problem, without quoting the value.
         problem: String,
     },
+    /// A variable of OpenTelemetry.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
 }
 
 impl LogFormat {
@@ -223,6 +248,16 @@ pub(super) fn closed_ports(lookup: &Lookup) -> Result<ClosedPorts, ConfigError> 
     value.parse().map_err(|expected| value_error(variable, value, expected))
 }
 
+/// Reads the hosts to which tools may connect; `None` without a list.
+///
+/// # Errors
+/// It is not such a list.
+pub(super) fn egress_list(lookup: &Lookup) -> Result<Option<EgressList>, ConfigError> {
+    let Some(value) = lookup(EGRESS_VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let expected = "a JSON object such as `{\"listed\": [\"api.example.com:443\"], \"own\": []}`";
+    serde_json::from_str(&value).map(Some).map_err(|_| value_error(EGRESS_VARIABLE, value, expected))
+}
+
 /// Reads the URL of the search service; `None` without one.
 ///
 /// # Errors
@@ -232,6 +267,14 @@ pub(super) fn search_service(lookup: &Lookup) -> Result<Option<Url>, ConfigError
     let Some(value) = lookup(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
     let url = Url::parse(&value).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     url.map(Some).ok_or_else(|| hidden_error(variable, "it is not an http or https URL such as `http://searxng:8080`"))
+}
+
+/// Reads the configuration of traces.
+///
+/// # Errors
+/// The first variable that is refused.
+pub(super) fn telemetry(lookup: &Lookup) -> Result<TelemetryConfig, ConfigError> {
+    Ok(TelemetryConfig::read(&|name| lookup(name))?)
 }
 
 /// Reports whether this is a developer's machine.

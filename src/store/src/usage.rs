@@ -106,12 +106,15 @@ const UPSERT: &str = " ON CONFLICT (hour, kind, namespace, name, caller, provide
     ms_11 = excluded.ms_11, ms_12 = excluded.ms_12, ms_13 = excluded.ms_13, ms_14 = excluded.ms_14, \
     ms_15 = excluded.ms_15 \
     WHERE excluded.calls + excluded.failed > usage.calls + usage.failed";
+/// A cost is summed in two parts and stops at 9·10⁹ of a currency: SQLite fails for a sum beyond 64 bits, and the numbers of one
+/// workload must not keep the sums of all others from being read.
 const SUMS: &str = "currency, \
     CAST(sum(calls) AS BIGINT) AS calls, CAST(sum(failed) AS BIGINT) AS failed, \
     CAST(sum(input) AS BIGINT) AS input, CAST(sum(cache_read) AS BIGINT) AS cache_read, \
     CAST(sum(cache_write) AS BIGINT) AS cache_write, CAST(sum(output) AS BIGINT) AS output, \
     CAST(sum(reasoning) AS BIGINT) AS reasoning, CAST(sum(estimated) AS BIGINT) AS estimated, \
-    CAST(sum(cost) AS BIGINT) AS cost, CAST(sum(ms_0) AS BIGINT) AS ms_0, \
+    CAST((CASE WHEN sum(cost / 1000000000) > 9000000000 THEN 9000000000 ELSE sum(cost / 1000000000) END) \
+    * 1000000000 + sum(cost % 1000000000) AS BIGINT) AS cost, CAST(sum(ms_0) AS BIGINT) AS ms_0, \
     CAST(sum(ms_1) AS BIGINT) AS ms_1, CAST(sum(ms_2) AS BIGINT) AS ms_2, \
     CAST(sum(ms_3) AS BIGINT) AS ms_3, CAST(sum(ms_4) AS BIGINT) AS ms_4, \
     CAST(sum(ms_5) AS BIGINT) AS ms_5, CAST(sum(ms_6) AS BIGINT) AS ms_6, \
@@ -131,7 +134,8 @@ const FOLD: &str = "INSERT INTO usage \
     CAST(sum(input) AS BIGINT) AS input, CAST(sum(cache_read) AS BIGINT) AS cache_read, \
     CAST(sum(cache_write) AS BIGINT) AS cache_write, CAST(sum(output) AS BIGINT) AS output, \
     CAST(sum(reasoning) AS BIGINT) AS reasoning, CAST(sum(estimated) AS BIGINT) AS estimated, \
-    CAST(sum(cost) AS BIGINT) AS cost, CAST(sum(ms_0) AS BIGINT) AS ms_0, \
+    CAST((CASE WHEN sum(cost / 1000000000) > 9000000000 THEN 9000000000 ELSE sum(cost / 1000000000) END) \
+    * 1000000000 + sum(cost % 1000000000) AS BIGINT) AS cost, CAST(sum(ms_0) AS BIGINT) AS ms_0, \
     CAST(sum(ms_1) AS BIGINT) AS ms_1, CAST(sum(ms_2) AS BIGINT) AS ms_2, \
     CAST(sum(ms_3) AS BIGINT) AS ms_3, CAST(sum(ms_4) AS BIGINT) AS ms_4, \
     CAST(sum(ms_5) AS BIGINT) AS ms_5, CAST(sum(ms_6) AS BIGINT) AS ms_6, \

@@ -14,6 +14,8 @@ mod runtime_contract;
 mod sidecar;
 mod tools;
 
+use std::collections::BTreeMap;
+
 use crds::{Agent, Tool};
 use serde_json::{Value, json};
 
@@ -37,7 +39,9 @@ fn bare() -> RenderSettings {
         agent_image: String::new(),
         runner_image: "recif.local/runner:1".to_owned(),
         proxy_image: PROXY_IMAGE.to_owned(),
+        telemetry: BTreeMap::new(),
         network_policies: false,
+        cluster_cidrs: Vec::new(),
         pod_security: PodSecurity::Baseline,
     }
 }

@@ -12,6 +12,7 @@
 //! | `/seen…` | the request line and headers, as JSON |
 //! | `/stats` | counters as JSON: requests in flight, highest number in flight, begun, completed, left |
 //! | `/mcp?manner=…` | as an MCP server, well-behaved or not; `/tools?names=a,b&words=w` and `/token?is=t` configure it |
+//! | `/v1/traces` | 200, as a collector of traces; `/spans` returns the bodies, which have to be JSON |
 //! | `/exit` | none: the process ends |
 //!
 //! With the arguments `mcp a b` it is an MCP server over its standard input and output with the tools `a` and `b`.

@@ -44,6 +44,11 @@ pub(crate) async fn handle(mut io: Io, request: &ReceivedRequest, state: &TestWo
             state.mcp.set_token(request);
             respond(io_, "200 OK", TEXT, "told", close).await?;
         }
+        "/v1/traces" => {
+            state.keep_spans(&request.body);
+            respond(io_, "200 OK", JSON, "{}", close).await?;
+        }
+        "/spans" => respond(io_, "200 OK", JSON, &state.spans(), close).await?,
         "/exit" => std::process::exit(1),
         _ => {
             let flight = state.begin();

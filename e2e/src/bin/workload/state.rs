@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::mcp::TestMcpServer;
@@ -20,6 +21,8 @@ pub(crate) struct TestWorkloadState {
     gates: watch::Sender<HashSet<String>>,
     stopping: watch::Sender<bool>,
     broken: watch::Sender<bool>,
+    /// Requests with spans.
+    spans: Mutex<Vec<Value>>,
     /// State of the workload's MCP server.
     pub(crate) mcp: TestMcpServer,
 }
@@ -61,6 +64,17 @@ impl TestWorkloadState {
     /// Returns the counters as JSON.
     pub(crate) fn stats(&self) -> String {
         serde_json::to_string(&*self.lock()).unwrap_or_default()
+    }
+
+    /// Keeps a request with spans.
+    pub(crate) fn keep_spans(&self, body: &[u8]) {
+        let request = serde_json::from_slice(body).unwrap_or_default();
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    }
+
+    /// Returns the requests with spans as JSON.
+    pub(crate) fn spans(&self) -> String {
+        serde_json::to_string(&*self.spans.lock().unwrap_or_else(PoisonError::into_inner)).unwrap_or_default()
     }
 
     /// Opens a gate: all waiting and all later requests pass.

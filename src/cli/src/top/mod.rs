@@ -1,6 +1,5 @@
 //! `recif top`: tokens that models used and what they cost, by agent, flow, model, caller or namespace, from the control plane.
 
-mod control_plane;
 mod rows;
 
 use clap::ValueEnum;
@@ -9,6 +8,7 @@ use url::form_urlencoded;
 
 use self::rows::UsageTable;
 use crate::{
+    control_plane,
     error::CliError,
     exit::Exit,
     output::{PrintFormat, hint, print_foreign},
@@ -73,7 +73,12 @@ pub(super) async fn run(args: TopArgs) -> Result<Exit, CliError> {
     let live = connection.connect().await?;
     let namespace = (!all_namespaces).then_some(live.namespace.as_str());
     let path = path(group, &since, namespace);
-    let document = control_plane::get(&live, &system.system_namespace, &path).await?;
+    let document = control_plane::get(&live, &system.system_namespace, &path).await.map_err(|error| match error {
+        CliError::NotFound(_) => {
+            CliError::FailedAnswer("the control plane knows no usage: it is older than this program".into())
+        }
+        other => other,
+    })?;
     let table = UsageTable::read(document, sort)?;
     if !output.is_for_people() {
         print_foreign(&output.document("the sums", table.document())?)?;

@@ -1,4 +1,4 @@
-//! `recif trace`: prints the steps of an object and their reasons.
+//! `recif trace`: prints the steps of an object and their reasons; with `--run`, what became of one request.
 //!
 //! The object's own `status.history` is enough for a timeline. Where the caller may read the operator's logs, the
 //! phase-trace lines add what a status does not hold: waits too short to be written, actions that were passed over, and
@@ -7,6 +7,8 @@
 mod entry;
 mod line;
 mod merge;
+mod run_tree;
+mod runs;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -44,18 +46,26 @@ const CONTAINER: &str = "operator";
 /// Flags of `recif trace`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The operator's logs, where you may read them, add the waits that were too short for the history.\n\nExamples:\n  recif trace agent/my-agent\n  recif trace ag my-agent -n team-a -f\n  \
-                        kubectl recif trace tool/weather -o json | jq .reason"
+    after_help = "The operator's logs, where you may read them, add the waits that were too short for the history.\n\nA run is what became of one request: its \
+                  requests to models, its calls of tools, and those of the agents that it asked. Its id is in the header x-recif-run of \
+                  the response. The control plane keeps runs if it receives spans: see docs/traces.md.\n\nExamples:\n  recif trace \
+                  agent/my-agent\n  recif trace ag my-agent -n team-a -f\n  kubectl recif trace tool/weather -o json | jq .reason\n  \
+                  recif trace --run 4bf92f3577b34da6a3ce929d0e0e4736"
 )]
 pub struct TraceArgs {
-    #[command(flatten)]
-    target: TargetArgs,
+    /// The object, as KIND/NAME or KIND NAME; KIND is a kind, its plural or its short name
+    #[arg(required_unless_present = "run", num_args = 1..=2, value_name = "OBJECT")]
+    object: Vec<String>,
+    /// In place of an object: the run with this id, or the newest of the conversation with this id
+    #[arg(long, value_name = "ID", conflicts_with_all = ["object", "follow"])]
+    run: Option<String>,
     #[command(flatten)]
     connection: ConnectArgs,
     /// Follow: print each new step until the object is gone
     #[arg(short, long)]
     follow: bool,
-    /// How to print it: a timeline, one JSON object per step and line, or one YAML document per step
+    /// How to print it: a timeline, one JSON object per step and line, or one YAML document per step; a run as a tree, or as one
+    /// document
     #[arg(short, long, value_parser = PrintFormat::parser(PrintFormat::TEXT_FORMATS), default_value = "plain")]
     output: PrintFormat,
     #[command(flatten)]
@@ -64,7 +74,13 @@ pub struct TraceArgs {
 
 /// Prints the timeline, and with `-f` the steps that follow.
 pub(super) async fn run(args: TraceArgs) -> Result<Exit, CliError> {
-    let (kind, name) = args.target.parse()?;
+    if let Some(id) = &args.run {
+        let live = args.connection.connect().await?;
+        runs::print_run(&live, &args.system.system_namespace, id, args.output).await?;
+        return Ok(Exit::Done);
+    }
+    let target = TargetArgs { object: args.object };
+    let (kind, name) = target.parse()?;
     let live = args.connection.connect().await?;
     let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
     let uid = object.metadata.uid.clone().unwrap_or_default();

@@ -232,3 +232,22 @@ fn times_known_to_the_second_yield_no_fractions() {
         "\nTime in each phase: Pending 0.2 s, Resolving 0.2 s, Rendering 4.2 s, Deploying 1.6 s so far\n"
     );
 }
+
+#[test]
+fn an_object_or_a_run_is_named() {
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        trace: TraceArgs,
+    }
+
+    let parse = |words: &[&str]| Cli::try_parse_from(["trace"].iter().chain(words)).map(|cli| cli.trace);
+    assert_eq!(parse(&["agent", "a"]).unwrap().object, ["agent", "a"]);
+    let run = parse(&["--run", "0af7", "-o", "json"]).unwrap();
+    assert_eq!((run.run.as_deref(), run.output, run.object.len()), (Some("0af7"), PrintFormat::Json, 0));
+    for words in [&[][..], &["agent/a", "--run", "0af7"], &["--run", "0af7", "-f"], &["--run"], &["a", "b", "c"]] {
+        assert!(parse(words).is_err(), "{words:?}");
+    }
+}

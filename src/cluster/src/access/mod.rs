@@ -136,6 +136,11 @@ impl<V: Clone + Send + Sync + 'static> Access<V> {
         self.rights.get(key(token, right), review).await.map(|answer| answer.verdict)
     }
 
+    /// Returns the identity of a token's owner, if that is cached and need not be reviewed again.
+    pub fn cached_identity(&self, token: &str) -> Option<Arc<Identity>> {
+        self.context.identities.cached(&digest(&[token]))?.verdict.ok()
+    }
+
     /// Returns the identity of a token's owner.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ mod operation;
 mod overview;
 pub(super) mod problem;
 mod response;
+mod runs;
 #[cfg(test)]
 mod schemathesis;
 mod table;

@@ -8,6 +8,7 @@ use super::{
     operation::{ResponseSchema, RestOperation},
     overview,
     response::OperationResponse,
+    runs,
     types::{
         Children, Events, FleetPage, Graph, History, Load, Machine, Me, Object, Page, Rendered, Status, ToolServers,
         Tools, Trace, Transitions, Why,
@@ -67,6 +68,22 @@ pub(super) const OPERATIONS: &[RestOperation] = &[
         query: &[],
         response: ResponseSchema::Json(schema::<Me>),
         handle: overview::me,
+    },
+    RestOperation {
+        path: "/v1/runs",
+        id: "listRuns",
+        about: "What became of requests, from the spans that were received; the newest first.",
+        query: runs::RUNS,
+        response: ResponseSchema::Json(schema::<runs::Runs>),
+        handle: runs::list,
+    },
+    RestOperation {
+        path: "/v1/runs/{trace}",
+        id: "getRun",
+        about: "What became of one request: which models and tools were asked, for how long, and what failed.",
+        query: &[],
+        response: ResponseSchema::Json(schema::<runs::Run>),
+        handle: runs::run,
     },
     RestOperation {
         path: "/v1/toolservers",

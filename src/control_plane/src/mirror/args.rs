@@ -50,7 +50,7 @@ fn default_folder() -> PathBuf {
 }
 
 /// Parses a duration, in days or any unit of [`Period`].
-fn days(text: &str) -> Result<Duration, String> {
+pub(crate) fn days(text: &str) -> Result<Duration, String> {
     const DAY: u64 = 24 * 60 * 60;
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
     let length = days.map(|days| Duration::from_secs(days.saturating_mul(DAY))).or_else(|| Period::from(text).length());

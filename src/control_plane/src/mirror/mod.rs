@@ -34,7 +34,7 @@ use self::{
 use super::fleet::{Batch as Changes, ChangedObject, Feed, FleetCache, Record};
 
 pub use args::MirrorArgs;
-pub(crate) use args::Retention;
+pub(crate) use args::{Retention, days};
 pub use metrics::MirrorMetrics;
 pub use state::MirrorState;
 

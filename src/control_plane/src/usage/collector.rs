@@ -7,6 +7,7 @@
 use std::{
     collections::{HashMap, HashSet},
     net::SocketAddr,
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -135,12 +136,12 @@ impl UsageCollector {
                 (pod, path)
             })
             .collect();
-        let answers: Vec<_> = stream::iter(asked)
-            .map(|(pod, path)| async move { (ask(&pod, &path).await, pod) })
-            .buffer_unordered(CONCURRENT_QUERIES)
-            .collect()
-            .await;
-        for (answer, pod) in answers {
+        let answers = stream::iter(asked).map(|(pod, path)| async move { (ask(&pod, &path).await, pod) });
+        let mut answers = pin!(answers.buffer_unordered(CONCURRENT_QUERIES));
+        // One by one, as the reports of all Pods would not fit into memory.
+        while self.pending.len() < MAX_PENDING
+            && let Some((answer, pod)) = answers.next().await
+        {
             match answer {
                 PodAnswer::Report(report) => self.merge(&pod, report),
                 PodAnswer::Nothing => {

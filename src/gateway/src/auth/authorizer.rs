@@ -9,6 +9,7 @@ use cluster::{
 
 use super::{
     super::local_response::LocalResponse as Refusal,
+    Groups,
     credential::{Credential, field_value},
 };
 use crate::object::RoutedKind;
@@ -44,10 +45,13 @@ impl<'a> WorkloadRef<'a> {
     }
 }
 
+/// Name of a caller as the workload gets it, and the caller's groups.
+type NamedCaller = (Arc<str>, Groups);
+
 /// Authorizer of callers, with cached reviews and a penalty for addresses that send wrong tokens.
 pub(crate) struct Authorizer {
-    /// Cache of verdicts; a positive one carries the caller's name as the workload gets it.
-    access: Access<Arc<str>>,
+    /// Cache of verdicts; a positive one carries the caller's name as the workload gets it, and the caller's groups.
+    access: Access<NamedCaller>,
     penalties: Penalties,
 }
 
@@ -60,7 +64,7 @@ impl fmt::Debug for Authorizer {
 impl Authorizer {
     /// Creates an authorizer that uses `reviews`, and accepts tokens for one of `audiences`.
     pub(super) fn with_reviews(reviews: Arc<dyn Reviews>, audiences: Vec<String>) -> Self {
-        Self { access: Access::new(reviews, audiences, name_of), penalties: Penalties::default() }
+        Self { access: Access::new(reviews, audiences, named), penalties: Penalties::default() }
     }
 
     /// Creates an authorizer that asks the API server, and accepts tokens for one of `audiences` (empty: those of the
@@ -69,13 +73,13 @@ impl Authorizer {
         Self::with_reviews(Arc::new(reviewer), audiences)
     }
 
-    /// Authorizes a caller at `origin` for the workload. Returns the value of `X-Recif-User`.
+    /// Authorizes a caller at `origin` for the workload. Returns the value of `X-Recif-User`, and the caller's groups.
     pub(super) async fn authorize(
         &self,
         credential: &Credential<'_>,
         workload: WorkloadRef<'_>,
         origin: impl Fn() -> IpAddr,
-    ) -> Result<Arc<str>, Refusal> {
+    ) -> Result<NamedCaller, Refusal> {
         let Credential::Token(token) = credential else { return Err(no_token(credential)) };
         let right = workload.right();
         let outcome = match self.access.cached(token, &right) {
@@ -100,6 +104,11 @@ impl Authorizer {
         }
     }
 
+    /// Returns the owner of a token, if that is cached. Nothing is reviewed.
+    pub(super) fn known_caller(&self, token: &str) -> Option<NamedCaller> {
+        self.access.cached_identity(token).map(|who| named(&who))
+    }
+
     /// Reports whether the owner of a token, who calls from `origin`, has a right.
     ///
     /// # Errors
@@ -116,10 +125,10 @@ impl Authorizer {
 /// Outcome of a review.
 type Verdict<T> = Result<Result<T, Denial>, Unavailable>;
 
-/// Returns the caller's name as the workload gets it; `None` for a caller without the right.
-fn granted(outcome: Verdict<Arc<str>>) -> Result<Option<Arc<str>>, Refusal> {
+/// Returns the caller; `None` for a caller without the right.
+fn granted(outcome: Verdict<NamedCaller>) -> Result<Option<NamedCaller>, Refusal> {
     match outcome {
-        Ok(Ok(user)) => Ok(Some(user)),
+        Ok(Ok(caller)) => Ok(Some(caller)),
         Ok(Err(Denial::Unknown)) => Err(invalid_token()),
         Ok(Err(Denial::Forbidden)) => Ok(None),
         Err(Unavailable) => Err(unavailable()),
@@ -128,6 +137,10 @@ fn granted(outcome: Verdict<Arc<str>>) -> Result<Option<Arc<str>>, Refusal> {
 
 fn name_of(who: &Identity) -> Arc<str> {
     field_value(&who.name).into()
+}
+
+fn named(who: &Identity) -> NamedCaller {
+    (name_of(who), who.groups.iter().map(|group| group.as_str().into()).collect())
 }
 
 impl Authorizer {

@@ -16,6 +16,7 @@ use std::{net::IpAddr, sync::Arc};
 
 pub(super) use authorizer::Authorizer;
 use authorizer::WorkloadRef;
+use credential::Credential;
 use daemon::loopback;
 use http1::RequestHead;
 pub(super) use root_caller::RootCaller;
@@ -56,9 +57,14 @@ pub(super) struct RequestCaller {
     pub(super) admission: Admission,
     /// Name for `X-Recif-User`, encoded for a header field; `None` for an anonymous caller.
     pub(super) user: Option<Arc<str>>,
+    /// Groups of the caller.
+    pub(super) groups: Groups,
     /// Set if `Authorization` was meant for the gateway, and is not forwarded.
     pub(super) hides_authorization: bool,
 }
+
+/// Groups of a caller, which all of its requests share.
+pub(super) type Groups = Arc<[Box<str>]>;
 
 impl RequestCaller {
     /// Reports whether the request may open a tunnel. Nothing is checked inside a tunnel, so it reaches whatever the
@@ -98,12 +104,20 @@ impl Auth {
         if tells_where || anonymous::covers(anonymous, path.rest) {
             let everything = anonymous::covers_all(anonymous);
             let admission = if everything { Admission::EveryPath } else { Admission::Path };
-            return Ok(RequestCaller { admission, user: None, hides_authorization });
+            return Ok(RequestCaller { admission, hides_authorization, ..RequestCaller::default() });
         }
         // A name that no workload can have is unknown, and there is no right to review.
         let Some(workload) = WorkloadRef::read(path.key) else { return Err(unknown_workload()) };
-        let user = gate.authorize(&credential, workload, origin).await?;
-        Ok(RequestCaller { admission: Admission::Right, user: Some(user), hides_authorization })
+        let (user, groups) = gate.authorize(&credential, workload, origin).await?;
+        Ok(RequestCaller { admission: Admission::Right, user: Some(user), groups, hides_authorization })
+    }
+
+    /// Returns the sender of a request that was refused, if its token is known: nothing is reviewed.
+    pub(super) fn known_caller(&self, head: &RequestHead<'_>) -> Option<RequestCaller> {
+        let Self::Kubernetes(gate) = self else { return None };
+        let (Credential::Token(token), _) = credential::find(head) else { return None };
+        let (user, groups) = gate.known_caller(token)?;
+        Some(RequestCaller { user: Some(user), groups, ..RequestCaller::default() })
     }
 }
 

@@ -111,13 +111,24 @@ const ALICE: &str = "Authorization: Bearer good-alice\r\n";
 #[tokio::test]
 async fn who_has_the_right_is_let_in_and_named() {
     let (roles, auth) = gate();
-    let let_in = RequestCaller { admission: Admission::Right, user: Some("alice".into()), hides_authorization: true };
+    let groups = || Groups::from([Box::from("g")]);
+    let let_in = RequestCaller {
+        admission: Admission::Right,
+        user: Some("alice".into()),
+        groups: groups(),
+        hides_authorization: true,
+    };
     assert_eq!(admit(&auth, ALICE, CHAT).await, Ok(let_in.clone()));
     assert_eq!(roles.asked(), ["good-alice for [\"recif\"]", "alice [\"g\"]: create agents/invoke ns/a"]);
     assert_eq!(admit(&auth, ALICE, "/v1/agents/ns/a/other?q").await, Ok(let_in));
     assert_eq!(roles.asked(), [""; 0], "the second request sends no review");
     let own = "X-Recif-Authorization: Bearer good-alice\r\nAuthorization: Basic eA==\r\n";
-    let let_in = RequestCaller { admission: Admission::Right, user: Some("alice".into()), hides_authorization: false };
+    let let_in = RequestCaller {
+        admission: Admission::Right,
+        user: Some("alice".into()),
+        groups: groups(),
+        hides_authorization: false,
+    };
     assert_eq!(admit(&auth, own, CHAT).await, Ok(let_in));
 }
 
@@ -161,7 +172,7 @@ async fn anonymous_paths_need_no_token_and_hide_the_gateways() {
     for (fields, hides_authorization) in
         [("", true), ("Authorization: Bearer bad\r\n", true), ("X-Recif-Authorization: Bearer bad\r\n", false)]
     {
-        let let_in = RequestCaller { admission: Admission::Path, user: None, hides_authorization };
+        let let_in = RequestCaller { admission: Admission::Path, hides_authorization, ..RequestCaller::default() };
         assert_eq!(admit(&auth, fields, card).await, Ok(let_in), "{fields}");
     }
     assert_eq!(roles.asked(), [""; 0]);

@@ -1,8 +1,10 @@
 //! Tests of the gateway over real sockets on loopback, with scripted Pods and routes that the tests set.
 
+mod audit;
 mod bad_requests;
 mod callers;
 mod h2;
+mod limits;
 mod mcp;
 mod overload;
 mod relaying;
@@ -27,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     args::{GatewayArgs, GatewaySettings},
+    audit::AuditLog,
     auth::Auth,
     clients::ClientLimiter,
     clock::Clock,
@@ -103,18 +106,32 @@ impl TestGateway {
 
     /// Starts a gateway with this authentication.
     async fn with_auth(auth: Auth, flags: &[&str], pods: &[SocketAddr]) -> Self {
+        Self::with_audit(std::io::sink(), auth, flags, pods).await
+    }
+
+    /// Starts a gateway that writes its audit to `out`.
+    async fn with_audit(
+        out: impl std::io::Write + Send + 'static,
+        auth: Auth,
+        flags: &[&str],
+        pods: &[SocketAddr],
+    ) -> Self {
         let flags = [&["gateway", "--auth", "none", "--listen", "127.0.0.1:0"], flags].concat();
         let args = Cli::parse_from(flags).args;
         let (clock, meters) = (Clock::new(), Arc::new(Meters::new(args.metrics.by_workload)));
+        let metrics = GatewayMetrics::new(meters.clone(), |_| {});
+        let audit = AuditLog::start(args.audit, out, metrics.audit_dropped.clone()).unwrap();
         let shared = Arc::new(GatewayContext {
             settings: GatewaySettings::read(&args).unwrap(),
-            routes: Routes::with_meters(clock, meters.clone()),
+            routes: Routes::with_meters(clock, meters),
             auth,
             keys: Keys::default(),
             clients: ClientLimiter::new(args.max_in_flight_per_client),
             connections: ClientLimiter::new(args.max_connections_per_address),
             root: RootLimits::default(),
-            metrics: GatewayMetrics::new(meters, |_| {}),
+            limits: Default::default(),
+            audit,
+            metrics,
             clock,
             instance: "gw".into(),
             watch_health: Default::default(),

@@ -267,7 +267,7 @@ async fn the_official_client_calls_an_agent_as_a_tool() {
     let server = ServerEndpoint::at(&url);
     let arguments = json!({"message": "hi"}).as_object().unwrap().clone();
     let sessions = Sessions::default();
-    let call = sessions.call_tool(&client, &server, "ns_a", arguments.clone(), SOON);
+    let call = sessions.call_tool(&client, &server, "ns_a", arguments.clone(), SOON, None);
     let answer = async {
         let (mut io, head) = pod.next().await;
         assert!(head.starts_with("POST /chat HTTP/1.1\r\n"), "{head}");
@@ -275,7 +275,7 @@ async fn the_official_client_calls_an_agent_as_a_tool() {
         io.write_all(SSE).await.unwrap();
     };
     assert_eq!(tokio::join!(call, answer).0, Ok("echo: hi".into()));
-    let unknown = sessions.call_tool(&client, &server, "ns_b", arguments, SOON).await;
+    let unknown = sessions.call_tool(&client, &server, "ns_b", arguments, SOON, None).await;
     assert!(matches!(unknown, Err(McpError::Refused { code: -32602, .. })), "{unknown:?}");
 }
 

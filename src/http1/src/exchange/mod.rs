@@ -43,6 +43,13 @@ pub trait ResponsePolicy {
     fn declines(&mut self, _head: &ResponseHead<'_>) -> bool {
         false
     }
+
+    /// Counts bytes of the request's body, its framing included, as they are taken from the client. They come again if the
+    /// request is replayed.
+    fn request_body(&mut self, _bytes: usize) {}
+
+    /// Counts bytes of the response's body, its framing included, as they are given to the client.
+    fn response_body(&mut self, _bytes: usize) {}
 }
 
 /// Facts about a request that the exchange needs after its head was written.

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Exchange, ExchangeOutcome};
+use super::{Exchange, ExchangeOutcome, ResponsePolicy};
 use crate::connection::ReadOutcome;
 
 /// Most bytes of pipelined requests that are kept while a response is pending.
@@ -14,6 +14,7 @@ impl<C, U, P> Exchange<'_, C, U, P>
 where
     C: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
+    P: ResponsePolicy,
 {
     /// Reports whether the whole request was sent.
     pub(super) fn request_sent(&self) -> bool {
@@ -58,6 +59,7 @@ where
             Err((_, bad)) => return Poll::Ready(Err(ExchangeOutcome::ClientGone(Some(bad)))),
         };
         let part = &bytes[..progress.consumed];
+        self.policy.request_body(part.len());
         if let Some(held) = &mut self.replay_body {
             match held.len() + part.len() <= self.replay_limit {
                 true => held.extend_from_slice(part),

@@ -161,6 +161,7 @@ where
         // Bytes after the end of a response belong to no request: the connection cannot be reused.
         keep.upstream &= taken == bytes.len();
         let part = if *dechunk { &data } else { &bytes[..taken] };
+        self.policy.response_body(part.len());
         // Copying a few bytes costs less than a vectored write.
         let sent = if !head.is_empty() && part.len() <= MAX_COPIED {
             head.extend_from_slice(part);

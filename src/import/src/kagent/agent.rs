@@ -1,6 +1,6 @@
 //! Agent of kagent: declarative ones run on our runtime, others bring an image.
 
-use crds::tool_server::AllowedNamespaces;
+use crds::{egress::EgressEntry, tool_server::AllowedNamespaces};
 use serde_json::{Map, Value, json};
 
 use super::{card, deployment, model_config, prompt, prompt_template::Variables, split_reference, tools, tools::Tools};
@@ -53,6 +53,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
                 }
             }
         }
+        sandbox(subject, &spec, &mut ours);
         common_losses(subject, &spec);
         let allowed = spec.typed::<AllowedNamespaces>("allowedNamespaces", "choice of namespaces");
         set(&mut ours, "allowedNamespaces", allowed);
@@ -74,12 +75,36 @@ fn describe(subject: &Subject<'_>, spec: &Fields<'_>, inner: Option<&Fields<'_>>
     set(ours, "description", Some(card::cut(subject, "spec.description", text, 4096)));
 }
 
+/// Turns the domains that a sandbox may call into `egress`, which holds for the whole agent.
+fn sandbox(subject: &Subject<'_>, spec: &Fields<'_>, ours: &mut Map<String, Value>) {
+    let sandbox = spec.part("sandbox");
+    if sandbox.is_empty() {
+        return;
+    }
+    let network = sandbox.part("network");
+    let mut entries: Vec<Value> = Vec::new();
+    for domain in network.texts("allowedDomains") {
+        let entry = Value::from(domain);
+        if domain.parse::<EgressEntry>().is_err() {
+            subject.notes.loss(&network.path("allowedDomains"), format!("{domain:?} is no host of egress"));
+        } else if !entries.contains(&entry) {
+            entries.push(entry);
+        }
+    }
+    match entries.is_empty() {
+        true => subject.notes.loss(&spec.path("sandbox"), "no network sandbox"),
+        false => subject.notes.change(
+            &network.path("allowedDomains"),
+            "is egress now: for the whole agent, its model and tools added, at port 443 where none is given",
+        ),
+    }
+    set_list(ours, "egress", entries);
+}
+
 /// Reports what ours have nothing for.
 fn common_losses(subject: &Subject<'_>, spec: &Fields<'_>) {
-    for (key, text) in [("skills", "no skills from images or git"), ("sandbox", "no network sandbox")] {
-        if spec.value(key).is_some() {
-            subject.notes.loss(&spec.path(key), text);
-        }
+    if spec.value("skills").is_some() {
+        subject.notes.loss(&spec.path("skills"), "no skills from images or git");
     }
 }
 

@@ -38,7 +38,7 @@ fn object(value: Value) -> Map<String, Value> {
 async fn the_reference_server_is_called_and_listed() {
     let server = ReferenceServer::start(0);
     let session = McpSession::connect(client(), &ServerEndpoint::at(&server.url()), DEADLINE).await.unwrap();
-    let call = async |name: &str, arguments: Value| session.call_tool(name, object(arguments), DEADLINE).await;
+    let call = async |name: &str, arguments: Value| session.call_tool(name, object(arguments), DEADLINE, None).await;
     assert_eq!(call("echo", json!({"message": "hi"})).await.unwrap(), "Echo: hi");
     assert_eq!(call("get-sum", json!({"a": 2, "b": 3})).await.unwrap(), "The sum of 2 and 3 is 5.");
     let image = call("get-tiny-image", json!({})).await.unwrap();
@@ -55,7 +55,9 @@ async fn a_session_is_kept_and_opened_again_after_the_server_restarted() {
     let server = ReferenceServer::start(0);
     let url = server.url();
     let echo = async || {
-        sessions.call_tool(&client, &ServerEndpoint::at(&url), "echo", object(json!({"message": "x"})), DEADLINE).await
+        sessions
+            .call_tool(&client, &ServerEndpoint::at(&url), "echo", object(json!({"message": "x"})), DEADLINE, None)
+            .await
     };
     assert_eq!(echo().await.unwrap(), "Echo: x");
     assert_eq!(echo().await.unwrap(), "Echo: x");
@@ -72,7 +74,9 @@ async fn a_server_that_forgot_its_sessions_gets_a_new_one() {
     let server = ReferenceServer::start(0);
     let (url, port) = (server.url(), server.port());
     let echo = async || {
-        sessions.call_tool(&client, &ServerEndpoint::at(&url), "echo", object(json!({"message": "x"})), DEADLINE).await
+        sessions
+            .call_tool(&client, &ServerEndpoint::at(&url), "echo", object(json!({"message": "x"})), DEADLINE, None)
+            .await
     };
     assert_eq!(echo().await.unwrap(), "Echo: x");
     drop(server);
@@ -139,7 +143,7 @@ async fn modern(body: Bytes) -> Response {
 async fn a_server_of_the_newer_era_is_called_without_a_handshake() {
     let url = Url::parse(&format!("{}/modern", odd().await)).unwrap();
     let session = McpSession::connect(client(), &ServerEndpoint::at(&url), DEADLINE).await.unwrap();
-    let call = async |name: &str| session.call_tool(name, Map::new(), DEADLINE).await;
+    let call = async |name: &str| session.call_tool(name, Map::new(), DEADLINE, None).await;
     assert_eq!(call("structured").await.unwrap(), r#"{"n":1}"#);
     assert_eq!(call("other").await.unwrap_err(), McpError::Tool("it is broken".into()));
 }
@@ -178,7 +182,7 @@ async fn a_server_that_hangs_is_given_up() {
 
     let url = Url::parse(&format!("{base}/modern")).unwrap();
     let error = Sessions::default()
-        .call_tool(&client(), &ServerEndpoint::at(&url), "hang", Map::new(), deadline)
+        .call_tool(&client(), &ServerEndpoint::at(&url), "hang", Map::new(), deadline, None)
         .await
         .unwrap_err();
     assert!(matches!(error, McpError::Timeout { .. }), "{error:?}");
@@ -199,7 +203,7 @@ async fn calls_at_once_share_one_session() {
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let (sessions, client) = (Sessions::default(), client());
     let server = ServerEndpoint::at(&url);
-    let calls = (0..8).map(|_| sessions.call_tool(&client, &server, "structured", Map::new(), DEADLINE));
+    let calls = (0..8).map(|_| sessions.call_tool(&client, &server, "structured", Map::new(), DEADLINE, None));
     for answer in futures::future::join_all(calls).await {
         assert_eq!(answer.unwrap(), r#"{"n":1}"#);
     }
@@ -216,7 +220,8 @@ fn with_token(url: &str, sse: bool) -> ServerEndpoint {
 async fn a_server_of_the_first_revision_is_called_over_its_stream_of_events() {
     let (sessions, client) = (Sessions::default(), client());
     let url = first_revision("/messages?session=1", Some("sesame")).await;
-    let call = async |server: &ServerEndpoint| sessions.call_tool(&client, server, "old", Map::new(), DEADLINE).await;
+    let call =
+        async |server: &ServerEndpoint| sessions.call_tool(&client, server, "old", Map::new(), DEADLINE, None).await;
     for _ in 0..2 {
         assert_eq!(call(&with_token(&url, true)).await.unwrap(), "as ever");
     }
@@ -250,7 +255,8 @@ async fn headers_are_sent_with_every_request_and_others_mean_another_session() {
     };
     let url = serve(Router::new().route("/mcp", any(answer))).await + "/mcp";
     let (sessions, client) = (Sessions::default(), client());
-    let call = async |server: &ServerEndpoint| sessions.call_tool(&client, server, "t", Map::new(), DEADLINE).await;
+    let call =
+        async |server: &ServerEndpoint| sessions.call_tool(&client, server, "t", Map::new(), DEADLINE, None).await;
     for _ in 0..2 {
         assert_eq!(call(&with_token(&url, false)).await.unwrap(), "in");
     }

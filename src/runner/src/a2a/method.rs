@@ -25,6 +25,22 @@ pub(super) enum A2aOperation {
     Unsupported(&'static str),
 }
 
+impl A2aOperation {
+    /// Returns the name of the operation in version 1.0, for its span.
+    pub(super) fn standard_name(self) -> &'static str {
+        match self {
+            Self::Send => "SendMessage",
+            Self::Stream => "SendStreamingMessage",
+            Self::Get => "GetTask",
+            Self::Cancel => "CancelTask",
+            Self::Subscribe => "SubscribeToTask",
+            Self::List => "ListTasks",
+            Self::PushNotifications => "CreateTaskPushNotificationConfig",
+            Self::Unsupported(_) => "GetExtendedAgentCard",
+        }
+    }
+}
+
 const NO_LIST: &str = "tasks are listed by `ListTasks`, of version 1.0";
 
 const NO_CARD: &str = "there is no extended agent card";

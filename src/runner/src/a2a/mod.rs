@@ -39,6 +39,8 @@ use axum::{
 };
 use crds::digest;
 use serde_json::{Map, Value, json};
+use telemetry::SpanKind;
+use telemetry::semconv::{A2A_METHOD_NAME, A2A_TASK_ID, A2A_TASK_STATE, GEN_AI_CONVERSATION_ID};
 use tokio_util::task::TaskTracker;
 
 pub(super) use card::CardSettings;
@@ -100,6 +102,25 @@ impl A2a {
     ) -> Result<Response, RpcError> {
         let JsonRpcRequest { id, method: name, params } = call;
         let (version, operation) = method(&name, version)?;
+        let span = caller.account.trace().begin(operation.standard_name(), SpanKind::Server);
+        span.set(A2A_METHOD_NAME, operation.standard_name());
+        let caller = caller.within(span.scope());
+        let response = self.perform(version, operation, caller, id, params).await;
+        match &response {
+            Ok(_) => span.succeed(),
+            Err(error) => span.fail(error.code().0.to_string()),
+        }
+        response
+    }
+
+    async fn perform(
+        &self,
+        version: Version,
+        operation: A2aOperation,
+        caller: CallerContext,
+        id: Result<Value, &'static str>,
+        params: Map<String, Value>,
+    ) -> Result<Response, RpcError> {
         let request = A2aRequest::read(operation, params)?;
         let id = id.map_err(|why| RpcError::Request(why.into()))?;
         let result = match request {
@@ -167,6 +188,7 @@ impl A2a {
     }
 
     async fn send(&self, version: Version, caller: CallerContext, send: SendParams) -> Result<Value, RpcError> {
+        let trace = caller.account.trace().clone();
         let task = self.start(&send, caller).await?;
         if !send.return_immediately {
             let mut progress = task.watch();
@@ -175,6 +197,7 @@ impl A2a {
             drop(progress);
             self.tasks.wait_stored(&task, RowState::Ended).await;
         }
+        trace.set(A2A_TASK_STATE, wire::state(Version::V1, task.snapshot().phase));
         Ok(wire::wrapped(version, self.show(version, &task, send.history)))
     }
 
@@ -198,10 +221,13 @@ impl A2a {
             }
             _ => true,
         };
-        let user = caller.user.clone();
+        let (user, trace) = (caller.user.clone(), caller.account.trace().clone());
         let turn = ChatTurn { caller, conversation: send.context.clone(), may_create: may_begin, message };
         let turn = agent.prepare_turn(turn).await?;
         let task = Task::new(id.to_string(), turn.id().to_string(), user, send.message.clone());
+        trace.set(A2A_TASK_ID, task.id.clone());
+        trace.set(A2A_TASK_STATE, wire::state(Version::V1, TaskPhase::Working));
+        trace.set(GEN_AI_CONVERSATION_ID, task.context.clone());
         let full = || RpcError::Unavailable("too many tasks are running; try again later".into());
         let task = self.tasks.insert(task).ok_or_else(full)?;
         let (running, tasks) = (task.clone(), self.tasks.clone());

@@ -76,7 +76,7 @@ pub(super) enum RpcError {
 
 impl RpcError {
     /// Returns the error code, and the reason if the error is one of A2A's own.
-    fn code(&self) -> (i32, Option<&'static str>) {
+    pub(super) fn code(&self) -> (i32, Option<&'static str>) {
         match self {
             Self::Parse(_) => (-32700, None),
             Self::Request(_) | Self::TooLarge | Self::NoKey(_) => (-32600, None),

@@ -45,7 +45,19 @@ pub(super) fn status_update(version: Version, task: &Task, progress: &TaskProgre
 }
 
 fn status(version: Version, task: &Task, progress: &TaskProgress) -> Value {
-    let state = match (version, progress.phase) {
+    let state = state(version, progress.phase);
+    let mut status = json!({ "state": state, "timestamp": milliseconds(progress.since) });
+    if let Some(error) = &progress.error {
+        let id = format!("{}-error", task.id);
+        let parts = vec![part(version, &MessagePart::Text(error.clone()))];
+        status["message"] = message(version, task, &id, Speaker::Agent, parts);
+    }
+    status
+}
+
+/// Returns the name of a phase.
+pub(super) fn state(version: Version, phase: TaskPhase) -> &'static str {
+    match (version, phase) {
         (Version::V1, TaskPhase::Working) => "TASK_STATE_WORKING",
         (Version::V1, TaskPhase::Completed) => "TASK_STATE_COMPLETED",
         (Version::V1, TaskPhase::Failed) => "TASK_STATE_FAILED",
@@ -54,14 +66,7 @@ fn status(version: Version, task: &Task, progress: &TaskProgress) -> Value {
         (Version::V03, TaskPhase::Completed) => "completed",
         (Version::V03, TaskPhase::Failed) => "failed",
         (Version::V03, TaskPhase::Canceled) => "canceled",
-    };
-    let mut status = json!({ "state": state, "timestamp": milliseconds(progress.since) });
-    if let Some(error) = &progress.error {
-        let id = format!("{}-error", task.id);
-        let parts = vec![part(version, &MessagePart::Text(error.clone()))];
-        status["message"] = message(version, task, &id, Speaker::Agent, parts);
     }
-    status
 }
 
 #[derive(Clone, Copy)]

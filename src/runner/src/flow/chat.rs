@@ -70,7 +70,7 @@ impl ModelBackend for FlowModels {
         request.output = request.output.or(output);
         request.key = caller.key;
         request.account = caller.account;
-        endpoint.respond(request, &caller.headers, tokens).await.map_err(|error| match error {
+        endpoint.respond(&model, request, &caller.headers, tokens).await.map_err(|error| match error {
             PromptRunError::Model(error) => CompletionError::Model(error),
             PromptRunError::Output(_) => CompletionError::Failed(error.to_string()),
         })

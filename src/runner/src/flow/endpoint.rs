@@ -1,5 +1,6 @@
 //! Prompt endpoint: a compiled prompt with everything that a request needs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use dotprompt::{Prompt, RenderError, RenderedMessage, Role};
@@ -58,6 +59,15 @@ pub(super) enum PromptRunError {
     Output(String),
 }
 
+impl PromptRunError {
+    fn word(&self) -> Cow<'static, str> {
+        match self {
+            Self::Model(error) => error.word(),
+            Self::Output(_) => "malformed".into(),
+        }
+    }
+}
+
 impl PromptEndpoint {
     /// Renders the request for the model: the template with `variables`, and `history` where the template places it.
     ///
@@ -83,19 +93,33 @@ impl PromptEndpoint {
         Ok(ModelRequest { system, messages, tools, config, output, ..ModelRequest::default() })
     }
 
-    /// Sends the request to the model; `headers` are those of the request that began the turn. Text is sent to `tokens` as
-    /// it arrives, JSON only once it is complete and valid. Dropping the future cancels the turn.
+    /// Sends the request to the model, as a turn of the flow of this name; `headers` are those of the request that began the
+    /// turn. Text is sent to `tokens` as it arrives, JSON only once it is complete and valid. Dropping the future cancels the turn.
     ///
     /// # Errors
     /// The model failed, or its answer is not valid, also in a second attempt if a tool turn is left for one.
     pub(super) async fn respond(
+        &self,
+        flow: &str,
+        mut request: ModelRequest,
+        headers: &RequestHeaders,
+        tokens: Option<&Sender<TurnEvent>>,
+    ) -> Result<TurnOutcome, PromptRunError> {
+        let span = request.account.trace().begin_turn(flow);
+        request.account = request.account.within(span.scope());
+        let outcome = self.run(request, headers, tokens).await;
+        span.end_turn(outcome.as_ref().map_err(PromptRunError::word));
+        outcome
+    }
+
+    async fn run(
         &self,
         mut request: ModelRequest,
         headers: &RequestHeaders,
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<TurnOutcome, PromptRunError> {
         let listener = tokens.filter(|_| self.output.is_none());
-        let tools = self.tools.for_request(headers);
+        let tools = self.tools.for_request(headers, request.account.trace());
         let turn = TurnLoop { model: &*self.model, tools: &tools, events: listener };
         let mut left = self.tool_turns;
         let mut outcome = turn.run(&mut request, &mut left).await?;
@@ -202,7 +226,7 @@ mod tests {
 
     async fn run_prompt(endpoint: &PromptEndpoint) -> Result<String, String> {
         let request = endpoint.render(&json!({ "name": "Ada" }), &[]).unwrap();
-        let outcome = endpoint.respond(request, &RequestHeaders::default(), None).await;
+        let outcome = endpoint.respond("p", request, &RequestHeaders::default(), None).await;
         outcome.map(|outcome| outcome.text).map_err(|error| error.to_string())
     }
 

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use crds::egress::EGRESS_VARIABLE;
 use serde::de::IgnoredAny;
 
 use super::{
@@ -117,7 +118,11 @@ impl<'a> FlowLoader<'a> {
             None => environment,
             Some(folder) => {
                 let directory = models::directory(self.folder.path(folder));
-                Arc::new(move |name: &str| directory(name).or_else(|| environment(name)))
+                Arc::new(move |name: &str| {
+                    // A Secret of a PluginConfig must not replace the list of the flow's addresses.
+                    let own = if name == EGRESS_VARIABLE { None } else { directory(name) };
+                    own.or_else(|| environment(name))
+                })
             }
         };
         for key in &config.credential_keys {

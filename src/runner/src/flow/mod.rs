@@ -26,6 +26,7 @@ use loader::FlowLoader;
 use problem::{FlowProblem, join_problems};
 use serde_json::{Map, Value, json};
 use table::RouteTable;
+use telemetry::TelemetryConfig;
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -33,6 +34,7 @@ use super::{
     common_routes::{CommonRoutes, RunnerService},
     metrics::RunnerMetrics,
     openai_api,
+    serve::process_attributes,
     variables::LogFormat,
 };
 
@@ -53,6 +55,10 @@ pub struct FlowSettings {
     pub(super) version: String,
     /// Name of a flow served alone.
     pub(super) name: Option<String>,
+    /// Namespace of the object.
+    pub(super) namespace: String,
+    /// Configuration of traces.
+    pub(super) telemetry: TelemetryConfig,
     /// Address to listen on.
     pub(super) address: SocketAddr,
     /// Format of log lines.
@@ -62,7 +68,10 @@ pub struct FlowSettings {
 /// Builds the service of all flows. `environment` looks up credentials and the variables that headers of tools refer
 /// to. Flows that cannot be served are logged here, once.
 pub(super) fn service(settings: &FlowSettings, environment: Arc<Lookup>) -> RunnerService {
-    let metrics = RunnerMetrics::default();
+    let kind = if settings.is_set { "FlowSet" } else { "Flow" };
+    let name = settings.name.as_deref().unwrap_or("flow");
+    let own = process_attributes(&settings.telemetry, kind, name, &settings.namespace);
+    let metrics = RunnerMetrics::with_tracing(&settings.telemetry, &own);
     let flow_loader = FlowLoader::new(&settings.folder, environment, metrics.clone());
     let (table, readiness) = match unknown_version(settings) {
         Some(problem) => broken(settings.name.as_deref().unwrap_or("flow"), &[problem]),

@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 
 use super::{
     endpoint::{PromptEndpoint, PromptRunError},
-    table::{RouteMatch, RouteTable},
+    table::{Label, RouteMatch, RouteTable},
 };
 use crate::{
     caller::CallerContext,
@@ -65,26 +65,26 @@ async fn serve(State(app): State<Arc<FlowApp>>, request: Request) -> Response {
         RouteMatch::Broken(label, why) => {
             (label, ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why.into()).into_response())
         }
-        RouteMatch::Endpoint(label, endpoint) => (label, respond(endpoint.clone(), request).await),
+        RouteMatch::Endpoint(label, endpoint) => (label, respond(label, endpoint.clone(), request).await),
     };
     app.metrics.count_flow_response(label, response.status());
     response
 }
 
-async fn respond(endpoint: Arc<PromptEndpoint>, request: Request) -> Response {
+async fn respond(label: &Label, endpoint: Arc<PromptEndpoint>, request: Request) -> Response {
     if *request.method() != Method::POST {
         let text = format!("{} is not allowed here; use POST", request.method());
         let mut response = ErrorResponse(StatusCode::METHOD_NOT_ALLOWED, text).into_response();
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
         return response;
     }
-    match run_turn(endpoint, request).await {
+    match run_turn(label, endpoint, request).await {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(),
     }
 }
 
-async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Response, ErrorResponse> {
+async fn run_turn(label: &Label, endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Response, ErrorResponse> {
     let events = wants_events(request.headers());
     let caller = CallerContext::from_headers(request.headers());
     let body = Bytes::from_request(request, &()).await?;
@@ -98,10 +98,11 @@ async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Res
     let CallerContext { key, headers, account, .. } = caller;
     prompt.key = key;
     prompt.account = account.clone();
+    let flow = label.clone();
     if events {
         let models = endpoint.model.names();
-        let response =
-            sse::respond(&models, async move |tokens| match endpoint.respond(prompt, &headers, Some(&tokens)).await {
+        let response = sse::respond(&models, async move |tokens| {
+            match endpoint.respond(&flow, prompt, &headers, Some(&tokens)).await {
                 Ok(outcome) => {
                     let mut last = json!({});
                     sse::add_models(&mut last, &outcome.answerers);
@@ -109,10 +110,11 @@ async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Res
                     Ok(last)
                 }
                 Err(error) => Err(error.to_string()),
-            });
+            }
+        });
         return Ok(response.await);
     }
-    let outcome = endpoint.respond(prompt, &headers, None).await.map_err(|error| failure(&error))?;
+    let outcome = endpoint.respond(&flow, prompt, &headers, None).await.map_err(|error| failure(&error))?;
     let answerer = outcome.answerers.first().cloned();
     let response = match endpoint.output.is_some() {
         true => ([(CONTENT_TYPE, "application/json")], outcome.text).into_response(),

@@ -1,6 +1,7 @@
 //! Settings that mean the same for every provider and are no numbers: `toolChoice`, the tools that the model may or must call, and
 //! `cache`, how long the provider keeps what it has read.
 
+use crds::model::{CACHE_FORM, TOOL_CHOICE_FORM};
 use serde_json::{Value, json};
 
 use super::{
@@ -43,7 +44,7 @@ impl CallChoice {
             Some(Value::String(text)) if text == "required" => Self::Required,
             Some(other) => match other["tool"].as_str() {
                 Some(name) => Self::Tool(name.to_owned()),
-                None => return Err(refused("`toolChoice` is auto, none, required, or {\"tool\": \"its name\"}")),
+                None => return Err(refused(TOOL_CHOICE_FORM)),
             },
         };
         if request.tools.is_empty() {
@@ -79,7 +80,7 @@ impl CacheLife {
             None | Some(Some("off")) => Ok(None),
             Some(Some("5m")) => Ok(Some(Self::Minutes)),
             Some(Some("1h")) => Ok(Some(Self::Hour)),
-            Some(_) => Err(refused("`cache` is 5m, 1h or off")),
+            Some(_) => Err(refused(CACHE_FORM)),
         }
     }
 

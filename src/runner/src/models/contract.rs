@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use crds::{digest, plugin_config::BASE_URL_KEYS, provider};
+use crds::{digest, egress::EGRESS_VARIABLE, plugin_config::BASE_URL_KEYS, provider};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -144,8 +144,10 @@ impl Fallback {
         });
         let files = files.transpose()?;
         let credentials = |name: &str| {
-            // The operator's Ollama is for all models, and variables of the contract are this model's own.
-            if name == provider::OLLAMA.base || name.starts_with("MODEL_") {
+            // The operator's Ollama and the list of addresses are for all models; variables of the contract are this model's
+            // own.
+            let is_shared = name == provider::OLLAMA.base || name == EGRESS_VARIABLE;
+            if is_shared || name.starts_with("MODEL_") {
                 return environment(name);
             }
             let variable = |variable: &str| own_variable(variable, name, environment);

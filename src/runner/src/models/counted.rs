@@ -12,8 +12,11 @@ use crds::usage::{LATENCY_BUCKETS, UsageKey, UsageTotals, cut_name, hour_of, lat
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use jiff::Timestamp;
+use serde_json::{Map, Value};
 
-use super::{CallerKey, Chunk, Model, ModelError, ModelRequest, Usage, request::request_bytes, title};
+use super::{
+    CallerKey, Chunk, Model, ModelError, ModelRequest, Usage, call_span::CallSpan, request::request_bytes, title,
+};
 use crate::usage::{UsageAccount, UsageLedger};
 
 /// Model whose requests are counted.
@@ -26,6 +29,8 @@ pub(super) struct CountedModel {
     pub(super) name: Arc<str>,
     /// Id at the provider.
     pub(super) id: Arc<str>,
+    /// Generation config of every request.
+    pub(super) config: Map<String, Value>,
     /// Set if it gives titles without a request.
     pub(super) has_own_titles: bool,
     /// Counter of the process.
@@ -35,6 +40,8 @@ pub(super) struct CountedModel {
 #[async_trait]
 impl Model for CountedModel {
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let span = CallSpan::begin(self, &request);
+        let asked = request_bytes(&request);
         let record = CallRecord {
             ledger: self.ledger.clone(),
             account: request.account.clone(),
@@ -42,14 +49,16 @@ impl Model for CountedModel {
             name: self.name.clone(),
             id: self.id.clone(),
             began: Instant::now(),
-            asked: request_bytes(&request),
+            asked,
             said: 0,
             has_begun: false,
             has_failed: false,
             has_ended: false,
             usage: None,
+            span,
         };
-        let state = (self.model.respond(request), record);
+        let account = request.account.clone().within(record.span.scope());
+        let state = (self.model.respond(ModelRequest { account, ..request }), record);
         let counted = stream::unfold(state, |(mut answer, mut record)| async move {
             let chunk = answer.next().await;
             record.observe(chunk.as_ref());
@@ -92,11 +101,13 @@ struct CallRecord {
     has_ended: bool,
     /// Tokens, once the provider has reported them.
     usage: Option<Usage>,
+    span: CallSpan,
 }
 
 impl CallRecord {
     /// Records a piece of the answer, or its end.
     fn observe(&mut self, chunk: Option<&Result<Chunk, ModelError>>) {
+        self.span.observe(chunk);
         match chunk {
             Some(Ok(Chunk::Token(text))) => self.say(text.len()),
             Some(Ok(Chunk::Call(call))) => self.say(call.name.len() + call.arguments.to_string().len()),
@@ -134,7 +145,9 @@ impl CallRecord {
 impl Drop for CallRecord {
     fn drop(&mut self) {
         let is_answered = self.has_ended && !self.has_failed;
-        let (Usage { input, cache_read, cache_write, output, reasoning }, estimated) = self.tokens();
+        let (usage, estimated) = self.tokens();
+        self.span.end(&usage, is_answered);
+        let Usage { input, cache_read, cache_write, output, reasoning } = usage;
         let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut latency = [0; LATENCY_BUCKETS];
         latency[latency_bucket(millis)] = 1;

@@ -1,6 +1,9 @@
 //! Endpoint of a model at its provider: base URL, API key, and the config of every request.
 
-use crds::provider::Provider;
+use crds::{
+    egress::{EGRESS_VARIABLE, EgressList},
+    provider::Provider,
+};
 use reqwest::header::HeaderValue;
 use url::Url;
 
@@ -61,6 +64,13 @@ impl ModelEndpoint {
                  extraConfig of its PluginConfig, or {url_name}"
             )
         })?;
+        // The hosts of a cloud are those that its credentials may go to.
+        if let Some(list) = set(EGRESS_VARIABLE).filter(|_| chosen.is_some() && identity.is_empty()) {
+            // The process has not started with a list that cannot be read; an empty one admits nothing.
+            let list: EgressList = serde_json::from_str(&list).unwrap_or_default();
+            let refused = |why: String| format!("model provider `{provider}` is refused: {why}");
+            list.check(&base).map_err(refused)?;
+        }
         let declared = match &*reference.credential_keys {
             [only] if !keys.is_empty() && !identity.contains(&only.as_str()) => Some(only.as_str()),
             _ => None,
@@ -223,6 +233,18 @@ mod tests {
             let found = find(reference, credentials).err().unwrap();
             assert!(found.starts_with(problem) && !found.contains("SECRET"), "{found}");
         }
+    }
+
+    #[test]
+    fn with_an_egress_list_a_configured_address_must_be_in_it() {
+        let listed: &[_] = &[("RECIF_EGRESS", r#"{"own": ["near:80"]}"#), ("A_KEY", "a")];
+        let based = |url: &str| ModelRef { base_url: Some(url.into()), ..model() };
+        assert!(find(based("http://near/v1"), listed).is_ok());
+        assert!(find(model(), listed).is_ok(), "the provider's own address");
+        let refused = find(based("https://far/v1"), listed).err().unwrap();
+        assert_eq!(refused, "model provider `a` is refused: host far is not in the egress list of this agent");
+        let by_secret = &[("RECIF_EGRESS", "{}"), ("A_KEY", "a"), ("A_URL", "https://far/v1")];
+        assert!(find(model(), by_secret).err().unwrap().contains("host far is not in the egress list"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Errors of models.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use reqwest::StatusCode;
@@ -48,6 +49,9 @@ const NO_QUOTA: &str = "the account at the provider has no quota or credit left;
 
 const UNSAFE: &str = "the provider's rules on content forbid this answer; ask in another way";
 
+/// Advice for a model that took too long.
+pub(super) const TOO_SLOW: &str = "the model took too long; ask for less, or try again later";
+
 impl ModelError {
     /// Creates an error; `text` says what to do and quotes nothing of a response.
     pub(crate) fn new(kind: ModelErrorKind, text: impl Into<String>) -> Self {
@@ -66,9 +70,11 @@ impl ModelError {
 
     /// Creates the error for a response whose status is not success, and in which the provider gave this code.
     pub(super) fn status(status: StatusCode, code: Option<&'static str>) -> Self {
-        use ModelErrorKind::{BadRequest, Refused, Unavailable};
+        use ModelErrorKind::{BadRequest, Refused, Timeout, Unavailable};
+        let is_quota = matches!(code, Some(refusal::NO_QUOTA | refusal::SERVICE_QUOTA));
         let (kind, what) = match status.as_u16() {
-            429 if code == Some(refusal::NO_QUOTA) => (Refused, NO_QUOTA),
+            400 | 429 if is_quota => (Refused, NO_QUOTA),
+            408 if code == Some(refusal::MODEL_TIMEOUT) => (Timeout, TOO_SLOW),
             400 if code == Some(refusal::CONTENT_FILTER) => (Refused, UNSAFE),
             402 => (Refused, NO_QUOTA),
             401 | 403 => (Refused, "the provider refuses the API key; check that it is valid for this model"),
@@ -77,7 +83,8 @@ impl ModelError {
             }
             413 => (BadRequest, "the conversation is too long for the provider; start a new one"),
             429 => (Unavailable, "the provider limits the rate of requests; try again later"),
-            408 | 500.. => (Unavailable, "the provider has a failure of its own; try again later"),
+            // AWS says 424 when the model failed.
+            408 | 424 | 500.. => (Unavailable, "the provider has a failure of its own; try again later"),
             300..=399 => (BadRequest, "the provider sends elsewhere; check the base URL"),
             _ => (
                 BadRequest,
@@ -87,8 +94,21 @@ impl ModelError {
         };
         let error = Self::new(kind, format!("{what} (HTTP {})", status.as_u16()));
         // The request itself is at fault in the other cases, for every model.
-        let is_of_model = !matches!(status.as_u16(), 400 | 413 | 422);
+        let is_of_model = is_quota || !matches!(status.as_u16(), 400 | 413 | 422);
         Self { is_of_model, status: Some(status.as_u16()), code, ..error }
+    }
+
+    /// Returns the status, or the kind of the failure in a word.
+    pub(crate) fn word(&self) -> Cow<'static, str> {
+        let kind = match self.kind {
+            ModelErrorKind::Refused => "refused",
+            ModelErrorKind::NoKey => "no_key",
+            ModelErrorKind::Unavailable => "unavailable",
+            ModelErrorKind::Timeout => "timeout",
+            ModelErrorKind::Malformed => "malformed",
+            ModelErrorKind::BadRequest => "bad_request",
+        };
+        self.status.map_or(Cow::Borrowed(kind), |status| status.to_string().into())
     }
 
     /// Returns the failure in a few words, such as `HTTP 503`.

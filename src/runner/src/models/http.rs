@@ -22,11 +22,14 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 use serde_json::{Map, Value};
+use telemetry::AttributeValue;
+use telemetry::semconv::{ERROR_TYPE, EVENT_RETRY, RECIF_WAIT_MS};
 use url::Url;
 
 use super::error::{ModelError, ModelErrorKind};
 use super::fallback::Breakers;
 use super::refusal;
+use crate::traces::TraceScope;
 use crate::usage::UsageLedger;
 
 /// Timeout of the connection.
@@ -198,13 +201,14 @@ impl Http {
     }
 
     /// Runs `attempt` until it succeeds, fails permanently, or the retries are used up: one retry, after a short wait, while
-    /// another model can answer.
+    /// another model can answer. Each is an event of the span of `trace`.
     ///
     /// # Errors
     /// The last failure.
     pub(super) async fn retrying<T, F>(
         &self,
         has_fallback: bool,
+        trace: &TraceScope,
         mut attempt: impl FnMut() -> F,
     ) -> Result<T, ModelError>
     where
@@ -224,6 +228,9 @@ impl Http {
                 return Err(error);
             }
             tracing::debug!(?pause, "trying again: {error}");
+            let wait = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+            let why = AttributeValue::Text(error.word());
+            trace.event(EVENT_RETRY, vec![(ERROR_TYPE, why), (RECIF_WAIT_MS, wait.into())]);
             (self.pause)(pause).await;
         }
     }

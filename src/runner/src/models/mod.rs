@@ -12,6 +12,7 @@ mod anthropic;
 mod authorizer;
 mod azure;
 mod bedrock;
+mod call_span;
 mod calls;
 mod choice;
 mod contract;
@@ -93,6 +94,7 @@ pub(super) fn open(reference: &ModelRef, credentials: &Credentials<'_>, http: &H
         provider: provider.names.first().copied().unwrap_or_default(),
         name: format!("{}/{}", reference.provider, reference.id).into(),
         id: reference.id.as_str().into(),
+        config: reference.config.clone(),
         has_own_titles: *provider == provider::STUB,
         ledger: http.usage.clone(),
     }))

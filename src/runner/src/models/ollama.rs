@@ -11,9 +11,12 @@ use futures::TryStreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use telemetry::SpanKind;
+use telemetry::semconv::{GEN_AI_OPERATION_NAME, GEN_AI_PROVIDER_NAME, GEN_AI_REQUEST_MODEL};
 
 use super::{
     CallerKey, Chunk, Credentials, Embedder, ModelRef, ModelRequest, Usage,
+    call_span::gets_context,
     calls::{object_or_empty, tool_call_chunk},
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
@@ -24,6 +27,7 @@ use super::{
     text_of,
     transcript::{Media, TranscriptEntry, transcript_entries, unsupported_media},
 };
+use crate::traces::TraceScope;
 
 const PROVIDER: ProviderDefaults =
     ProviderDefaults { provider: provider::OLLAMA, public: "http://localhost:11434", regional: None };
@@ -236,10 +240,28 @@ impl OllamaEmbedder {
 
 #[async_trait]
 impl Embedder for OllamaEmbedder {
-    async fn embed(&self, text: &str) -> Result<Vec<f32>, ModelError> {
+    async fn embed(&self, text: &str, trace: &TraceScope) -> Result<Vec<f32>, ModelError> {
+        let span = trace.begin(format!("embeddings {}", self.ollama.0.model()), SpanKind::Client);
+        span.set(GEN_AI_OPERATION_NAME, "embeddings");
+        span.set(GEN_AI_PROVIDER_NAME, "ollama");
+        span.set(GEN_AI_REQUEST_MODEL, self.ollama.0.model().to_owned());
+        let embedded = self.vector(text, span.scope()).await;
+        match &embedded {
+            Ok(_) => span.succeed(),
+            Err(error) => span.fail(error.word()),
+        }
+        embedded
+    }
+}
+
+impl OllamaEmbedder {
+    async fn vector(&self, text: &str, trace: &TraceScope) -> Result<Vec<f32>, ModelError> {
         let body =
             Map::from_iter([("model".to_owned(), self.ollama.0.model().into()), ("input".to_owned(), text.into())]);
-        let call = self.ollama.call("embed", body, None);
+        let mut call = self.ollama.call("embed", body, None);
+        if gets_context(&call.url) {
+            call.headers.extend(trace.headers());
+        }
         let timeouts = Timeouts::new(None, false);
         let read = || async {
             let pieces = frames::bytes(self.http.send(&call, timeouts.first).await?, timeouts);
@@ -250,7 +272,7 @@ impl Embedder for OllamaEmbedder {
                 })
                 .await
         };
-        let bytes = self.http.retrying(false, read).await?;
+        let bytes = self.http.retrying(false, trace, read).await?;
         let found: Embeddings = serde_json::from_slice(&bytes).map_err(|_| ModelError::malformed())?;
         let vector = found.embeddings.into_iter().next().filter(|vector| !vector.is_empty());
         vector.ok_or_else(ModelError::malformed)

@@ -13,8 +13,12 @@ pub(super) const CONTENT_FILTER: &str = "content_filter";
 pub(super) const EXPIRED_TOKEN: &str = "ExpiredTokenException";
 /// Code of AWS for credentials that are not known, such as those whose time is long over.
 pub(super) const UNKNOWN_CLIENT: &str = "UnrecognizedClientException";
+/// Code of AWS for a model that took too long.
+pub(super) const MODEL_TIMEOUT: &str = "ModelTimeoutException";
+/// Code of AWS for an account whose quota does not allow the request.
+pub(super) const SERVICE_QUOTA: &str = "ServiceQuotaExceededException";
 /// Codes that decide what kind of failure it is, or what follows.
-const CODES: [&str; 4] = [NO_QUOTA, CONTENT_FILTER, EXPIRED_TOKEN, UNKNOWN_CLIENT];
+const CODES: [&str; 6] = [NO_QUOTA, CONTENT_FILTER, EXPIRED_TOKEN, UNKNOWN_CLIENT, MODEL_TIMEOUT, SERVICE_QUOTA];
 /// Header with the code of AWS, which an address may follow after a colon.
 const AWS_CODE: &str = "x-amzn-errortype";
 /// Maximum characters of a message.

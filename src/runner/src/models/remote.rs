@@ -11,8 +11,10 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use mcp::Trust;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use telemetry::semconv::{SERVER_ADDRESS, SERVER_PORT};
 
 use super::authorizer::{self, RequestAuthorizer};
+use super::call_span::gets_context;
 use super::credentials::{AUTHORITIES, own_variable};
 use super::error::ModelError;
 use super::frames::{self, Frames};
@@ -126,6 +128,14 @@ impl<P: Protocol> Model for Remote<P> {
             for (name, value) in &headers {
                 call.headers.insert(name, value.clone());
             }
+            let trace = request.account.trace().clone();
+            trace.set(SERVER_ADDRESS, call.url.host_str().unwrap_or_default().to_owned());
+            if let Some(port) = call.url.port_or_known_default() {
+                trace.set(SERVER_PORT, port);
+            }
+            if gets_context(&call.url) {
+                call.headers.extend(trace.headers());
+            }
             let timeouts = Timeouts::new(silence, request.has_fallback);
             let has_fallback = request.has_fallback;
             let attempt = || {
@@ -138,7 +148,7 @@ impl<P: Protocol> Model for Remote<P> {
                     tokio::time::timeout(timeouts.first, answer).await.map_err(|_| silent(timeouts.first))?
                 }
             };
-            http.retrying(has_fallback, attempt).await
+            http.retrying(has_fallback, &trace, attempt).await
         };
         stream::once(answer).try_flatten().boxed()
     }

@@ -6,6 +6,7 @@ mod chat;
 mod config;
 mod conversations;
 mod draining;
+mod egress;
 mod flow;
 mod forwarded;
 mod knowledge;
@@ -16,6 +17,7 @@ mod responses;
 mod sidecar;
 mod tasks;
 mod tools;
+mod traces;
 mod usage;
 mod web_search;
 
@@ -35,7 +37,7 @@ use super::config::RunnerConfig;
 use super::conversations::Conversations;
 use super::metrics::RunnerMetrics;
 use super::models::Model;
-use super::serve::{ServeError, build_app, serve};
+use super::serve::{ServeError, build_app, environment, serve};
 use super::server::AgentApp;
 use super::tools::{CallableTool, Toolbox};
 
@@ -51,7 +53,10 @@ impl Runner {
     async fn with(variables: &[(&'static str, String)]) -> Self {
         let variables: Vec<_> = variables.to_vec();
         let lookup = move |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| v.clone());
-        Self::start(build_app(RunnerConfig::read(&lookup).unwrap()), pending(), Duration::ZERO).await
+        let config = RunnerConfig::read(&lookup).unwrap();
+        // Headers of tools refer to variables of this process too.
+        let environment = move |name: &str| lookup(name).or_else(|| environment(name));
+        Self::start(build_app(config, Arc::new(environment)), pending(), Duration::ZERO).await
     }
 
     /// Starts a runtime with these elements of `CORAIL_TOOLS`.

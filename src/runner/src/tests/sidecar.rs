@@ -10,7 +10,8 @@ use super::*;
 
 #[tokio::test]
 async fn behind_a_sidecar_others_than_the_pod_get_their_probes_and_nothing_else() {
-    let service = build_app(RunnerConfig::read(&|_| None).unwrap()).service().behind_sidecar(21004);
+    let service =
+        build_app(RunnerConfig::read(&|_| None).unwrap(), Arc::new(|_: &str| None)).service().behind_sidecar(21004);
     let ask = async |peer: &str, path: &str| {
         let peer: SocketAddr = peer.parse().unwrap();
         let mut request = Request::get(path).header("host", "a").body(Body::empty()).unwrap();
@@ -40,7 +41,7 @@ async fn behind_a_sidecar_others_than_the_pod_get_their_probes_and_nothing_else(
 
 #[tokio::test]
 async fn without_a_sidecar_nobody_outside_of_the_pod_is_told_who_calls() {
-    let service = build_app(RunnerConfig::read(&|_| None).unwrap()).service();
+    let service = build_app(RunnerConfig::read(&|_| None).unwrap(), Arc::new(|_: &str| None)).service();
     let mut request = Request::get("/_recif/usage").header("host", "a").body(Body::empty()).unwrap();
     request.extensions_mut().insert(ConnectInfo("10.0.0.9:9".parse::<SocketAddr>().unwrap()));
     assert_eq!(service.router.oneshot(request).await.unwrap().status(), 404);
@@ -48,7 +49,7 @@ async fn without_a_sidecar_nobody_outside_of_the_pod_is_told_who_calls() {
 
 #[tokio::test]
 async fn on_a_developers_machine_pages_of_others_get_nothing() {
-    let service = build_app(RunnerConfig::read(&|_| None).unwrap()).service().local();
+    let service = build_app(RunnerConfig::read(&|_| None).unwrap(), Arc::new(|_: &str| None)).service().local();
     let ask = async |fields: &[(&str, &str)]| {
         let mut status = Vec::new();
         for path in ["/healthz", "/metrics", "/.well-known/agent-card.json", "/v1/models"] {

@@ -98,7 +98,7 @@ async fn tokens_by_caller_and_model_are_those_that_the_provider_bills() {
         told += match header {
             Some(header) => header.strip_prefix("in=").unwrap().split(',').next().unwrap().parse::<u64>().unwrap(),
             None => {
-                let last = text.rsplit("\n\n").find_map(|event| event.split_once("data: ")).unwrap().1;
+                let last = text.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap();
                 serde_json::from_str::<Value>(last).unwrap()["usage"]["input"].as_u64().unwrap()
             }
         };
@@ -115,7 +115,7 @@ async fn tokens_by_caller_and_model_are_those_that_the_provider_bills() {
     }
     let billed = bill.sums.lock().unwrap().clone();
     assert_eq!(counted, billed);
-    assert!(billed.contains_key(&("ada".to_owned(), "backup".to_owned())), "{billed:?}");
+    assert!(billed.keys().any(|(_, model)| model == "backup"), "{billed:?}");
     assert_eq!(told, billed.values().map(|sum| sum[1]).sum::<u64>(), "each response has its own part");
     let titles = report.cells.iter().filter(|cell| cell.key.purpose == Purpose::Title);
     assert_eq!(titles.map(|cell| cell.totals.calls).sum::<u64>(), 60);

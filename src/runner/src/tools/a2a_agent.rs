@@ -56,7 +56,9 @@ impl AgentCards {
         environment: &ToolVariables<'_>,
         client: &HttpClient,
     ) -> Result<String, ToolError> {
-        let (own_headers, headers) = (headers.expand_own(environment)?, headers.expand(environment)?);
+        let (mut own_headers, mut headers) = (headers.expand_own(environment)?, headers.expand(environment)?);
+        own_headers.extend(environment.trace().headers());
+        headers.extend(environment.trace().headers());
         let agent = A2aAgent { url: url.clone(), own_headers, headers, client: client.for_url(url).await? };
         let interface = match self.known(url) {
             Some(known) => known,

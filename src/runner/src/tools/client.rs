@@ -3,7 +3,7 @@
 //! It is built on first use: loading the system's certificates costs time and memory that an agent without such tools
 //! need not pay. Redirects are followed only to the same host and port, or from http to https at the default ports, so
 //! that a redirect cannot carry a credential in a header to another server. The addresses that it may connect to are
-//! decided by [`egress`](super::egress).
+//! decided by [`egress`](super::egress), which also checks the host of each redirect.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -11,7 +11,10 @@ use std::{
 };
 
 use mcp::{DnsResolver, Trust, build_client};
-use reqwest::{Client, ClientBuilder, Response, redirect::Policy};
+use reqwest::{
+    Client, ClientBuilder, Response,
+    redirect::{Action, Attempt, Policy},
+};
 use tokio::time::Instant;
 use url::Url;
 
@@ -19,6 +22,7 @@ use super::{
     bounded_buffer::BoundedBuffer,
     egress::{EgressPolicy, UrlSource},
     error::ToolError,
+    listed_hosts::ListedHosts,
 };
 
 /// Time without a call after which a client with certificate authorities of its own is dropped.
@@ -80,7 +84,8 @@ impl HttpClient {
             return Ok(known.client.clone());
         }
         let configure = trust.client_config().map_err(|problem| ToolError::Failed(problem.to_string()))?;
-        let client = build(|builder| configure(builder).dns_resolver(DnsResolver(self.egress.connection_check(who))))
+        let resolve = |builder| configure(builder).dns_resolver(DnsResolver(self.egress.connection_check(who)));
+        let client = build(&self.egress.hosts(), resolve)
             .map_err(|problem| ToolError::Failed(format!("no HTTP client: {problem}")))?;
         // Authorities are rotated, and no call uses the former ones again.
         built.retain(|known| {
@@ -126,21 +131,32 @@ pub(super) fn failed(error: reqwest::Error) -> ToolError {
     ToolError::Failed(text)
 }
 
-fn build(with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String> {
-    build_client("recif-runner", |builder| with(builder).redirect(same_host()).pool_max_idle_per_host(4))
+fn build(hosts: &ListedHosts, with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String> {
+    let redirects = || {
+        let hosts = hosts.clone();
+        Policy::custom(move |attempt| follow(attempt, &hosts))
+    };
+    build_client("recif-runner", |builder| with(builder).redirect(redirects()).pool_max_idle_per_host(4))
         .map_err(|error| error.to_string())
 }
 
-fn same_host() -> Policy {
-    Policy::custom(|attempt| {
-        let next = attempt.url();
-        let stays = attempt.previous().last().is_some_and(|from| {
-            let ports = (from.port_or_known_default(), next.port_or_known_default());
-            let upgrade = from.scheme() == "http" && next.scheme() == "https" && ports == (Some(80), Some(443));
-            from.host() == next.host() && (upgrade || from.scheme() == next.scheme() && ports.0 == ports.1)
-        });
-        if !stays || attempt.previous().len() > 5 { attempt.stop() } else { attempt.follow() }
-    })
+/// Decides on a redirect.
+fn follow(attempt: Attempt<'_>, hosts: &ListedHosts) -> Action {
+    let stays = attempt.previous().last().is_some_and(|from| is_same_server(from, attempt.url()));
+    if !stays || attempt.previous().len() > 5 {
+        return attempt.stop();
+    }
+    match hosts.check(attempt.url()) {
+        Ok(()) => attempt.follow(),
+        Err(refusal) => attempt.error(format!("refused: {refusal}")),
+    }
+}
+
+/// Reports whether a redirect stays at the host and port, or leads to https at the default ports.
+fn is_same_server(from: &Url, next: &Url) -> bool {
+    let ports = (from.port_or_known_default(), next.port_or_known_default());
+    let upgrade = from.scheme() == "http" && next.scheme() == "https" && ports == (Some(80), Some(443));
+    from.host() == next.host() && (upgrade || from.scheme() == next.scheme() && ports.0 == ports.1)
 }
 
 #[cfg(test)]

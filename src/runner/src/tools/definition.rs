@@ -83,6 +83,15 @@ impl ToolKind {
             Self::Unsupported(_) => "unsupported",
         }
     }
+
+    /// Returns the standard's type of tool: called by this process elsewhere, run here, or searched.
+    pub(super) fn standard_type(&self) -> &'static str {
+        match self {
+            Self::Http(_) | Self::Mcp(_) | Self::Flow(_) | Self::Agent(_) => "extension",
+            Self::Cli(..) | Self::Builtin(_) | Self::Unsupported(_) => "function",
+            Self::Knowledge(_) => "datastore",
+        }
+    }
 }
 
 /// Fields of a tool before validation, independent of the form that it came in.

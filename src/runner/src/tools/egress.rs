@@ -6,7 +6,9 @@
 //! | metadata services, link-local | never | never |
 //! | this Pod's own | never | never |
 //! | loopback (an extra container) | if the Tool's URL names it literally, except the ports of sidecar and runner, and closed ones | never |
-//! | private ranges | yes | never |
+//! | private ranges | yes | if `egress` of the agent lists the address |
+//!
+//! With `egress` the host of each URL must also be in the agent's list ([`listed_hosts`](super::listed_hosts)).
 //!
 //! With `RECIF_LOCAL`, on a developer's machine, a Tool may reach loopback and this machine under any name, but for those
 //! ports.
@@ -28,6 +30,7 @@ use mcp::{
 };
 use url::{Host, Url};
 
+use super::listed_hosts::ListedHosts;
 use crate::{
     Lookup,
     variables::{closed_ports, is_local, sidecar_port},
@@ -56,6 +59,8 @@ pub(super) struct EgressPolicy {
     local: bool,
     /// Host names of the configured proxies.
     proxies: Arc<[String]>,
+    /// Hosts to which tools may connect.
+    hosts: ListedHosts,
 }
 
 impl EgressPolicy {
@@ -76,7 +81,13 @@ impl EgressPolicy {
             closed: ClosedPorts::new(ports, local).and(closed),
             local,
             proxies: PROXIES.iter().filter_map(|name| set(name)).filter_map(host).collect(),
+            hosts: ListedHosts::new(environment),
         }
+    }
+
+    /// Returns the hosts to which tools may connect, for the check of redirects.
+    pub(super) fn hosts(&self) -> ListedHosts {
+        self.hosts.clone()
     }
 
     /// Checks `url` by its text, and with a proxy also the addresses of its host name.
@@ -87,6 +98,7 @@ impl EgressPolicy {
         self.closed.check(url)?;
         let policy = self.address_check(who);
         check_url(url, &policy).map_err(|denied| denied.to_string())?;
+        self.hosts.check(url)?;
         match url.host() {
             Some(Host::Domain(name)) if is_among(&self.proxies, name) => check_all(name, &policy).await,
             Some(Host::Domain(name)) if !self.proxies.is_empty() => match lookup(name, &policy).await {
@@ -111,6 +123,7 @@ impl EgressPolicy {
         let ranges = |texts: &[&str]| -> Vec<Cidr> { texts.iter().filter_map(|text| text.parse().ok()).collect() };
         let (denied, loopback, private) = (ranges(DENIED_RANGES), ranges(LOOPBACK_RANGES), ranges(&PRIVATE));
         let local = self.local && who == UrlSource::Tool;
+        let hosts = self.hosts();
         Arc::new(move |name, address| {
             let deny = |why: String| Err(DeniedAddress { address, why });
             if let Some(range) = range_of(&denied, address) {
@@ -128,10 +141,10 @@ impl EgressPolicy {
             if !local && is_own(address) {
                 return deny("is this Pod's own: no tool connects there".into());
             }
-            match range_of(&private, address).filter(|_| who == UrlSource::Model) {
+            match range_of(&private, address).filter(|_| who == UrlSource::Model && !hosts.has_address(address)) {
                 Some(range) => deny(format!(
                     "is in {range}, which is private: a URL that a model chose leads to public addresses alone; for this \
-                     one the agent needs an http tool"
+                     one the agent needs an http tool, or the address in its egress"
                 )),
                 None => Ok(()),
             }
@@ -275,6 +288,37 @@ mod tests {
             assert!(admits(&proxied, &url, UrlSource::Tool).await, "{url}");
         }
         assert!(!admits(&proxied, "http://surely-not-there.invalid/", UrlSource::Model).await, "it may resolve later");
+    }
+
+    #[tokio::test]
+    async fn a_list_opens_private_addresses_to_models_and_never_a_metadata_service() {
+        let listed = r#"{"listed": ["10.1.0.0/16:80", "169.254.169.254:80", "127.0.0.1:9000", "*.example.com:443"],
+            "own": ["10.2.0.1:80", "inner.svc:80"]}"#;
+        let reach = EgressPolicy::new(&move |name: &str| (name == "RECIF_EGRESS").then(|| listed.to_owned()));
+        for (url, tool, model) in [
+            ("http://10.1.2.3/", true, true),
+            ("http://10.2.0.1/", true, false),
+            ("http://10.3.0.1/", false, false),
+            ("http://169.254.169.254/latest/meta-data/", false, false),
+            ("http://127.0.0.1:9000/", true, false),
+            ("https://api.example.com/", true, true),
+            ("https://example.org/", false, false),
+        ] {
+            assert_eq!(admits(&reach, url, UrlSource::Tool).await, tool, "{url} of a Tool");
+            assert_eq!(admits(&reach, url, UrlSource::Model).await, model, "{url} of a model");
+        }
+        // A listed name that leads elsewhere when the connection is made (DNS rebinding).
+        for (address, tool, model) in [
+            ([169_u8, 254, 169, 254], false, false),
+            ([127, 0, 0, 1], false, false),
+            ([10, 3, 0, 1], true, false),
+            ([10, 1, 0, 1], true, true),
+            ([8, 8, 8, 8], true, true),
+        ] {
+            let is_admitted = |who| reach.connection_check(who)("api.example.com", address.into()).is_ok();
+            assert_eq!(is_admitted(UrlSource::Tool), tool, "{address:?} of a Tool");
+            assert_eq!(is_admitted(UrlSource::Model), model, "{address:?} of a model");
+        }
     }
 
     #[test]

@@ -21,3 +21,14 @@ pub(crate) enum ToolError {
     #[error("no answer within {} s", .0.as_secs())]
     Timeout(Duration),
 }
+
+impl ToolError {
+    /// Returns the kind of the failure in a word.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Unknown(..) | Self::Arguments(_) | Self::Failed(_) => "tool_error",
+            Self::Refused(_) => "refused",
+            Self::Timeout(_) => "timeout",
+        }
+    }
+}

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, fmt};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::error::ToolError;
-use crate::{Lookup, caller::RequestHeaders};
+use crate::{Lookup, caller::RequestHeaders, traces::TraceScope};
 
 /// Headers of a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -55,18 +55,31 @@ pub(super) struct ToolVariables<'a> {
     environment: &'a Lookup,
     /// Headers of the request that began the turn, if there is one.
     request: Option<&'a RequestHeaders>,
+    /// Place of the call in a trace.
+    trace: TraceScope,
 }
 
 impl<'a> ToolVariables<'a> {
     /// Creates the list for a tool whose variables begin with `own`; `others` are the prefixes of the other tools.
     pub(super) fn new(own: String, others: impl IntoIterator<Item = String>, environment: &'a Lookup) -> Self {
         let longer = |other: &String| other.len() > own.len() && other.starts_with(&own);
-        Self { others: others.into_iter().filter(longer).collect(), own, environment, request: None }
+        let others = others.into_iter().filter(longer).collect();
+        Self { others, own, environment, request: None, trace: TraceScope::default() }
     }
 
     /// Adds the headers of the request that began the turn.
     pub(super) fn for_request(self, headers: &'a RequestHeaders) -> Self {
         Self { request: Some(headers), ..self }
+    }
+
+    /// Sets the place of the call in a trace.
+    pub(super) fn in_trace(self, trace: TraceScope) -> Self {
+        Self { trace, ..self }
+    }
+
+    /// Returns the place of the call in a trace.
+    pub(super) fn trace(&self) -> &TraceScope {
+        &self.trace
     }
 
     /// Returns the value of the variable `name`.

@@ -56,8 +56,8 @@ impl HttpTool {
         if !has_body && !arguments.is_empty() {
             url.query_pairs_mut().extend_pairs(arguments.iter().map(|(name, value)| (name, plain(value))));
         }
-        let mut request =
-            client.for_url(&url).await?.request(self.method.clone(), url).headers(self.headers.expand(environment)?);
+        let request = client.for_url(&url).await?.request(self.method.clone(), url);
+        let mut request = request.headers(self.headers.expand(environment)?).headers(environment.trace().headers());
         if has_body {
             request = request.json(&arguments);
         }

@@ -11,7 +11,7 @@ use super::{
     input::Input,
     parameters::{Parameter, ParameterType},
 };
-use crate::knowledge::KnowledgeBase;
+use crate::{knowledge::KnowledgeBase, traces::TraceScope};
 
 impl CallableTool {
     /// Creates the tool for `base`.
@@ -27,10 +27,14 @@ impl CallableTool {
 ///
 /// # Errors
 /// The failure, as text for the model.
-pub(super) async fn call(base: &KnowledgeBase, arguments: &BTreeMap<String, Value>) -> Result<String, ToolError> {
+pub(super) async fn call(
+    base: &KnowledgeBase,
+    arguments: &BTreeMap<String, Value>,
+    trace: &TraceScope,
+) -> Result<String, ToolError> {
     let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default().trim();
     if query.is_empty() {
         return Err(ToolError::Arguments("`query` is empty".into()));
     }
-    base.search(query).await.map(|text| truncate_to_cap(&text)).map_err(ToolError::Failed)
+    base.search(query, trace).await.map(|text| truncate_to_cap(&text)).map_err(ToolError::Failed)
 }

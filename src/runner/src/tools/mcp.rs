@@ -1,9 +1,10 @@
 //! Tool of an MCP server.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
-use ::mcp::{McpError, ServerEndpoint, Sessions};
+use ::mcp::{CallTrace, McpError, ServerEndpoint, Sessions};
 use serde_json::Value;
+use telemetry::semconv::MCP_PROTOCOL_VERSION;
 use url::Url;
 
 use super::{
@@ -54,7 +55,16 @@ impl McpTool {
             trust,
             ..ServerEndpoint::at(&self.url)
         };
-        let answer = sessions.call_tool(&client, &server, &self.tool, arguments.into_iter().collect(), own).await;
+        let trace = environment.trace().context().map(|context| CallTrace {
+            traceparent: context.traceparent(),
+            tracestate: context.state.as_deref().map(str::to_owned),
+            revision: OnceLock::new(),
+        });
+        let arguments = arguments.into_iter().collect();
+        let answer = sessions.call_tool(&client, &server, &self.tool, arguments, own, trace.as_ref()).await;
+        if let Some(revision) = trace.as_ref().and_then(|trace| trace.revision.get()) {
+            environment.trace().set(MCP_PROTOCOL_VERSION, revision.clone());
+        }
         match answer {
             Ok(text) => Ok(truncate_to_cap(&text)),
             Err(McpError::Timeout { .. }) => Err(ToolError::Timeout(deadline)),

@@ -19,6 +19,7 @@ mod headers;
 mod http;
 mod input;
 mod knowledge;
+mod listed_hosts;
 mod mcp;
 mod parameters;
 mod remote_agent;
@@ -38,14 +39,22 @@ use definition::ToolKind;
 use egress::EgressPolicy;
 use headers::ToolVariables;
 use serde_json::Value;
+use telemetry::SpanKind;
+use telemetry::semconv::{
+    GEN_AI_OPERATION_NAME, GEN_AI_TOOL_CALL_ID, GEN_AI_TOOL_NAME, GEN_AI_TOOL_TYPE, MCP_METHOD_NAME,
+};
 use web_search::SearchService;
 
 use super::{
     Lookup,
     caller::RequestHeaders,
     metrics::{RunnerMetrics, ToolCallOutcome},
-    models::ToolSpec,
+    models::{ToolCall, ToolSpec},
+    traces::TraceScope,
 };
+
+/// Most characters of a call's id in a span: the model chooses it.
+const MAX_CALL_ID: usize = 128;
 
 pub(super) use definition::CallableTool;
 pub(super) use headers::{expand, upper_snake};
@@ -64,6 +73,8 @@ pub(super) struct Toolbox {
     metrics: RunnerMetrics,
     /// Headers of the request that began the turn, which calls may have too.
     request: RequestHeaders,
+    /// Place of the calls in a trace.
+    trace: TraceScope,
 }
 
 struct Connections {
@@ -87,8 +98,8 @@ impl Toolbox {
         let client = HttpClient::new(EgressPolicy::new(&*environment));
         let connections = Arc::new(Connections { client, sessions: Sessions::default(), cards: AgentCards::default() });
         let specs = tools.iter().map(CallableTool::spec).collect();
-        let request = RequestHeaders::default();
-        Self { tools: tools.into(), specs, connections, environment, search, metrics, request }
+        let (request, trace) = (RequestHeaders::default(), TraceScope::default());
+        Self { tools: tools.into(), specs, connections, environment, search, metrics, request, trace }
     }
 
     /// Creates a toolbox with other tools and their environment, which shares the connections.
@@ -103,9 +114,9 @@ impl Toolbox {
         self.with_tools(kept, self.environment.clone())
     }
 
-    /// Returns the toolbox for a turn that a request with these headers began.
-    pub(super) fn for_request(&self, headers: &RequestHeaders) -> Self {
-        Self { request: headers.clone(), ..self.clone() }
+    /// Returns the toolbox for a turn that a request with these headers began, and whose calls are part of this span.
+    pub(super) fn for_request(&self, headers: &RequestHeaders, trace: &TraceScope) -> Self {
+        Self { request: headers.clone(), trace: trace.clone(), ..self.clone() }
     }
 
     /// Returns the declarations for the model.
@@ -117,6 +128,30 @@ impl Toolbox {
     fn names(&self) -> String {
         let names: Vec<_> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
         if names.is_empty() { "none".into() } else { names.join(", ") }
+    }
+
+    /// Executes a call of the model within the tool's timeout, in a span of its own. Dropping the future cancels the call.
+    pub(super) async fn execute(&self, call: &ToolCall) -> Result<String, ToolError> {
+        let tool = self.tools.iter().find(|tool| tool.name == call.name);
+        // A name that no tool has may be anything.
+        let name = tool.map_or_else(|| "execute_tool".to_owned(), |tool| format!("execute_tool {}", tool.name));
+        let span = self.trace.begin(name, SpanKind::Internal);
+        span.set(GEN_AI_OPERATION_NAME, "execute_tool");
+        span.set(GEN_AI_TOOL_CALL_ID, call.id.chars().take(MAX_CALL_ID).collect::<String>());
+        if let Some(tool) = tool {
+            span.set(GEN_AI_TOOL_NAME, tool.name.clone());
+            span.set(GEN_AI_TOOL_TYPE, tool.kind.standard_type());
+            if let ToolKind::Mcp(_) = tool.kind {
+                span.set(MCP_METHOD_NAME, "tools/call");
+            }
+        }
+        let within = Self { trace: span.scope().clone(), ..self.clone() };
+        let result = within.call(&call.name, &call.arguments).await;
+        match &result {
+            Ok(_) => span.succeed(),
+            Err(error) => span.fail(error.word()),
+        }
+        result
     }
 
     /// Calls the tool `name` within its timeout. Dropping the future cancels the call.
@@ -140,7 +175,8 @@ impl Toolbox {
     /// Returns the variables that headers of `tool` may refer to.
     fn variables(&self, tool: &CallableTool) -> ToolVariables<'_> {
         let others = self.tools.iter().filter(|other| other.name != tool.name).map(CallableTool::variable_prefix);
-        ToolVariables::new(tool.variable_prefix(), others, &*self.environment).for_request(&self.request)
+        let variables = ToolVariables::new(tool.variable_prefix(), others, &*self.environment);
+        variables.for_request(&self.request).in_trace(self.trace.clone())
     }
 
     async fn run(&self, tool: &CallableTool, arguments: &Value) -> Result<String, ToolError> {
@@ -153,7 +189,7 @@ impl Toolbox {
             ToolKind::Mcp(mcp) => mcp.call(arguments, client, sessions, &self.variables(tool), tool.timeout).await,
             ToolKind::Flow(flow) => flow.call(&arguments, client, &self.variables(tool)).await,
             ToolKind::Agent(agent) => agent.call(&arguments, client, cards, &self.variables(tool)).await,
-            ToolKind::Knowledge(base) => knowledge::call(base, &arguments).await,
+            ToolKind::Knowledge(base) => knowledge::call(base, &arguments, &self.trace).await,
             ToolKind::Unsupported(why) => Err(ToolError::Failed(why.clone())),
         }?;
         let problem = match &tool.output {

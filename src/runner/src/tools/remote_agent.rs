@@ -39,7 +39,7 @@ impl FlowTool {
         client: &HttpClient,
         environment: &ToolVariables<'_>,
     ) -> Result<String, ToolError> {
-        post(&self.url, arguments, self.headers.expand(environment)?, client).await
+        post(&self.url, arguments, self.headers.expand(environment)?, environment, client).await
     }
 }
 
@@ -105,7 +105,7 @@ impl AgentTool {
         let mut url = self.url.clone();
         url.set_path(&format!("{}/chat", self.url.path().trim_end_matches('/')));
         let message = json!({ "message": arguments.get("message") });
-        let answer = post(&url, &message, self.headers.expand(environment)?, client).await?;
+        let answer = post(&url, &message, self.headers.expand(environment)?, environment, client).await?;
         let answer: AgentReply = serde_json::from_str(&answer)
             .map_err(|_| ToolError::Failed("the agent did not answer with JSON that has a `reply`".into()))?;
         Ok(answer.reply)
@@ -116,9 +116,10 @@ async fn post(
     url: &Url,
     body: &(impl serde::Serialize + Sync),
     headers: HeaderMap,
+    environment: &ToolVariables<'_>,
     client: &HttpClient,
 ) -> Result<String, ToolError> {
     let request = client.for_url(url).await?.post(url.clone()).header("accept", "application/json, text/plain");
-    let request = request.headers(headers).json(body);
+    let request = request.headers(headers).headers(environment.trace().headers()).json(body);
     client::read(request.send().await.map_err(client::failed)?).await
 }

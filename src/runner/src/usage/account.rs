@@ -8,6 +8,8 @@ use axum::http::{HeaderName, HeaderValue};
 use crds::usage::{Purpose, USAGE_HEADER, UsageTotals};
 use serde_json::{Value, json};
 
+use crate::traces::TraceScope;
+
 /// Header of a response with what its models used.
 pub(crate) const RESPONSE_HEADER: HeaderName = HeaderName::from_static(USAGE_HEADER);
 
@@ -16,11 +18,13 @@ tokio::task_local! {
     static CURRENT: UsageAccount;
 }
 
-/// Account of one request of a client: who it is counted for, and what the models used for it. Clones share the sums.
+/// Account of one request of a client: who it is counted for, what the models used for it, and its place in a trace. Clones share
+/// the sums.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UsageAccount {
     caller: Arc<str>,
     purpose: Purpose,
+    trace: TraceScope,
     sums: Arc<Mutex<RequestSums>>,
 }
 
@@ -50,6 +54,16 @@ impl UsageAccount {
     /// Returns the same account for requests with this purpose.
     pub(crate) fn with_purpose(self, purpose: Purpose) -> Self {
         Self { purpose, ..self }
+    }
+
+    /// Returns the same account for requests that are part of this span.
+    pub(crate) fn within(self, trace: &TraceScope) -> Self {
+        Self { trace: trace.clone(), ..self }
+    }
+
+    /// Returns the place in a trace.
+    pub(crate) fn trace(&self) -> &TraceScope {
+        &self.trace
     }
 
     /// Returns the caller; empty: not known.

@@ -13,6 +13,9 @@ use prometheus_client::registry::Registry;
 /// Bytes for each token of a model that has not reported its tokens yet.
 const BYTES_PER_TOKEN: u64 = 4;
 
+/// Most cells of a report. With the longest names these are less than the 4 MiB that sidecars and control planes read.
+const CELLS_PER_REPORT: usize = 2_000;
+
 /// Counter of the usage of models in this process. Clones share it.
 #[derive(Clone)]
 pub(crate) struct UsageLedger {
@@ -133,13 +136,19 @@ impl UsageLedger {
         cell.revision = state.revision;
     }
 
-    /// Returns the cells that changed after this revision of this run of the process, all cells for another one.
+    /// Returns the cells that changed after this revision of this run of the process, from the first one on for another run. Of
+    /// many it returns those that changed first, and the revision up to which these are all.
     pub(crate) fn report(&self, instance: &str, after: u64) -> UsageReport {
         let state = self.lock();
         let after = if instance == state.instance { after } else { 0 };
-        let changed = state.cells.iter().filter(|(_, cell)| cell.revision > after);
-        let cells = changed.map(|(key, cell)| UsageCell { key: key.clone(), totals: cell.totals }).collect();
-        UsageReport { instance: state.instance.clone(), revision: state.revision, cells }
+        let mut changed: Vec<_> = state.cells.iter().filter(|(_, cell)| cell.revision > after).collect();
+        changed.sort_unstable_by_key(|(_, cell)| cell.revision);
+        let is_whole = changed.len() <= CELLS_PER_REPORT;
+        changed.truncate(CELLS_PER_REPORT);
+        let last = changed.last().filter(|_| !is_whole).map_or(state.revision, |(_, cell)| cell.revision);
+        let cell = |(key, cell): (&UsageKey, &CountedCell)| UsageCell { key: key.clone(), totals: cell.totals };
+        let cells = changed.into_iter().map(cell).collect();
+        UsageReport { instance: state.instance.clone(), revision: last, cells }
     }
 
     /// Learns how many tokens so many bytes of a model are.
@@ -170,6 +179,8 @@ impl UsageLedger {
 
 #[cfg(test)]
 mod tests {
+    use crds::usage::MAX_NAME_BYTES;
+
     use super::*;
 
     fn count(ledger: &UsageLedger, hour: i64, caller: &str) {
@@ -192,20 +203,52 @@ mod tests {
         assert_eq!(ledger.report("another run", 2).cells.len(), 2);
     }
 
+    /// Returns all cells, as one who asks again reads them.
+    fn read_all(ledger: &UsageLedger) -> Vec<UsageCell> {
+        let (mut cells, mut known) = (Vec::new(), UsageReport::default());
+        loop {
+            let report = ledger.report(&known.instance, known.revision);
+            if report.cells.is_empty() {
+                return cells;
+            }
+            cells.extend(report.cells.iter().cloned());
+            known = report;
+        }
+    }
+
     #[test]
     fn cells_have_a_bound_and_an_age() {
         let ledger = UsageLedger::default();
         for caller in 0..MAX_CELLS + 50 {
             count(&ledger, 9, &caller.to_string());
         }
-        let report = ledger.report("", 0);
-        assert_eq!(report.cells.len(), MAX_CELLS + 1);
-        let other = report.cells.iter().find(|cell| cell.key.caller == OTHER_CALLER).unwrap();
+        let cells = read_all(&ledger);
+        assert_eq!(cells.len(), MAX_CELLS + 1);
+        let other = cells.iter().find(|cell| cell.key.caller == OTHER_CALLER).unwrap();
         assert_eq!(other.totals.calls, 50);
         count(&ledger, 9 + KEPT_HOURS, "ada");
-        assert_eq!(ledger.report("", 0).cells.len(), MAX_CELLS + 2, "the oldest kept hour");
+        assert_eq!(read_all(&ledger).len(), MAX_CELLS + 2, "the oldest kept hour");
         count(&ledger, 10 + KEPT_HOURS, "ada");
-        assert_eq!(ledger.report("", 0).cells.len(), 2);
+        assert_eq!(read_all(&ledger).len(), 2);
+    }
+
+    #[test]
+    fn a_report_of_the_longest_names_is_read_whole() {
+        const READ_BY_SIDECARS: usize = 4 * 1024 * 1024;
+        let ledger = UsageLedger::default();
+        for number in 0..=CELLS_PER_REPORT {
+            let long = |first: &str| format!("{first}{number:\"<width$}", width = MAX_NAME_BYTES - first.len());
+            let key = UsageKey { hour: 9, caller: long("a"), model: long("m"), ..UsageKey::default() };
+            let most = UsageTotals { input: 10_000_000_000, latency: [10_000_000_000; 16], ..UsageTotals::default() };
+            ledger.count("p/m", key, &most);
+        }
+        let report = ledger.report("", 0);
+        assert_eq!(report.cells.len(), CELLS_PER_REPORT);
+        let bytes = serde_json::to_vec(&report).unwrap().len();
+        assert!(bytes < READ_BY_SIDECARS, "{bytes}");
+        count(&ledger, 9, "ada");
+        let rest = ledger.report(&report.instance, report.revision);
+        assert_eq!((rest.cells.len(), rest.revision), (2, report.revision + 2));
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub(super) struct Migration {
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "tables", statements: include_str!("0001_tables.sql") },
     Migration { number: 2, name: "usage", statements: include_str!("0002_usage.sql") },
+    Migration { number: 3, name: "spans", statements: include_str!("0003_spans.sql") },
 ];
 
 /// Key of the [advisory lock](https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS) that is held while

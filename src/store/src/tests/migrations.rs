@@ -67,6 +67,7 @@ pub(super) async fn every_released_version_is_brought_up_to_date(place: &TestSto
     for released in 1..=MIGRATIONS.len() {
         place.execute("DROP TABLE tools; DROP TABLE tool_servers; DROP TABLE workloads; DROP TABLE transitions").await;
         place.execute("DROP TABLE recif_migrations; DROP TABLE IF EXISTS more; DROP TABLE IF EXISTS usage").await;
+        place.execute("DROP TABLE IF EXISTS spans").await;
         make(place, steps[..released].to_vec()).await.unwrap();
         place
             .execute(

@@ -7,6 +7,7 @@ mod history;
 mod migrations;
 mod rows;
 mod servers;
+mod spans;
 mod usage;
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe};
@@ -71,6 +72,10 @@ on_both! {
     usage::reports_that_come_thrice_in_any_order_are_counted_once,
     usage::sums_are_those_of_what_is_asked_for,
     usage::old_cells_are_folded_and_forgotten,
+    usage::a_cost_without_measure_keeps_no_other_one_from_being_summed,
+    spans::the_first_span_of_an_id_stays,
+    spans::runs_are_those_that_are_asked_for_and_visible,
+    spans::old_spans_go_by_age_and_by_size,
     crash::a_process_killed_while_it_writes_leaves_a_whole_set,
 }
 

@@ -129,3 +129,20 @@ pub(super) async fn old_cells_are_folded_and_forgotten(place: &TestStore) {
     writer.delete_usage_before(HOUR + 1).await.unwrap();
     assert_eq!(sums(place, UsageGroup::Callers, UsageStep::Whole).await.len(), 1);
 }
+
+pub(super) async fn a_cost_without_measure_keeps_no_other_one_from_being_summed(place: &TestStore) {
+    let mut writer = place.store.writer().await.unwrap();
+    let huge = |pod: &str| UsageRow { cost: Some((u64::MAX, "EUR".into())), ..cell("b", pod, HOUR, "ben", 1) };
+    writer.write_usage(&[huge("pod-1"), huge("pod-2"), huge("pod-3")]).await.unwrap();
+    writer.write_usage(&[cell("a", "pod-1", HOUR, "ada", 9)]).await.unwrap();
+    for is_folded in [false, true] {
+        if is_folded {
+            writer.fold_usage((0, HOUR + 1)).await.unwrap();
+        }
+        let found = sums(place, UsageGroup::Callers, UsageStep::Whole).await;
+        assert_eq!((found[0].name.as_str(), found[0].cost), ("ada", 63), "{found:?}");
+        assert!(found[1].cost >= 9_000_000_000_000_000_000, "{found:?}");
+        // The sum of both.
+        assert_eq!(sums(place, UsageGroup::Models, UsageStep::Whole).await.len(), 1);
+    }
+}

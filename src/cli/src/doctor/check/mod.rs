@@ -56,7 +56,7 @@ pub(super) fn all(readings: &Readings) -> Vec<Finding> {
             *installed,
         ),
         pods::check(&readings.dry_runs, namespace),
-        network::check(&readings.network, &readings.workload_pods, scope),
+        network::check(&readings.network, &readings.workload_pods, scope, &readings.plugin),
         database::check(control_plane, &readings.database, *installed),
         api_server::check(&readings.times, readings.clock_offset()),
         objects::check(&readings.objects, *installed, operator, &scope.system),

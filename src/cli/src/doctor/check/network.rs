@@ -1,4 +1,5 @@
-//! Row 12: NetworkPolicies of others that shut a port which is needed: the sidecar's, the gateway's admin port, DNS.
+//! Row 12: NetworkPolicies of others that shut a port which is needed: the sidecar's, the gateway's admin port, DNS. And whether the
+//! cluster's network enforces policies at all, without which `egress` of agents restricts nothing but the runtime.
 //!
 //! All policies that select a Pod add up: a connection is shut if one selects the Pod and none of them admits it. Policies of ours
 //! count for that, and are not reported.
@@ -39,7 +40,12 @@ struct Needed {
 }
 
 /// Judges the policies in the namespaces of the agent and of the system.
-pub(super) fn check(policies: &Read<[Vec<NetworkPolicy>; 2]>, pods: &[Labels], scope: &Scope) -> Finding {
+pub(super) fn check(
+    policies: &Read<[Vec<NetworkPolicy>; 2]>,
+    pods: &[Labels],
+    scope: &Scope,
+    plugin: &Read<Option<String>>,
+) -> Finding {
     let [here, system] = match policies {
         Ok(policies) => policies,
         Err(why) => return Finding::skip(CHECK, TITLE, why),
@@ -57,11 +63,32 @@ pub(super) fn check(policies: &Read<[Vec<NetworkPolicy>; 2]>, pods: &[Labels], s
     issues.extend(judge(system, &scope.system, &[gateway().1], &[admin, resolve()]));
     issues.extend(judge(system, &scope.system, &[operator().1], &[resolve()]));
     issues.dedup();
+    let enforced = match plugin {
+        Ok(Some(plugin)) => format!("{plugin} enforces policies"),
+        Ok(None) => {
+            issues.extend(here.iter().find(|policy| is_ours(policy) && restricts_egress(policy)).map(unenforced));
+            "no network plugin is known here that enforces policies".to_owned()
+        }
+        Err(why) => format!("whether the network enforces policies is not known: {why}"),
+    };
     Finding::judge(
         CHECK,
         TITLE,
-        format!("none of others concerns us in {} and {}", scope.namespace, scope.system),
+        format!("none of others concerns us in {} and {}; {enforced}", scope.namespace, scope.system),
         issues,
+    )
+}
+
+fn restricts_egress(policy: &NetworkPolicy) -> bool {
+    let types = policy.spec.as_ref().and_then(|spec| spec.policy_types.as_ref());
+    types.into_iter().flatten().any(|type_| type_ == "Egress")
+}
+
+/// Returns the warning about a policy of a workload with `egress` that nothing is known to enforce.
+fn unenforced(policy: &NetworkPolicy) -> Issue {
+    Issue::warn(
+        format!("{:?} restricts egress, and no network plugin is known here that enforces policies", name(policy)),
+        "install one, such as Calico or Cilium: without it only the runtime holds to egress, and its cli tools do not",
     )
 }
 
@@ -197,7 +224,7 @@ mod tests {
             pull: false,
             timeout: Duration::from_secs(1),
         };
-        check(&Ok([here, system]), &[sample_labels()], &scope)
+        check(&Ok([here, system]), &[sample_labels()], &scope, &Ok(Some("Calico".into())))
     }
 
     fn rules() -> Value {
@@ -256,6 +283,25 @@ mod tests {
         let found = judged(vec![], vec![all]);
         assert!(found.text.contains("\"theirs\" in recif-system shuts the gateway's admin port"), "{}", found.text);
         let scope = Scope { namespace: "a".into(), system: "b".into(), pull: false, timeout: Duration::from_secs(1) };
-        assert_eq!(check(&Err(Unread::Forbidden("list".into())), &[], &scope).verdict, Verdict::Skip);
+        let unread = || Unread::Forbidden("list".into());
+        assert_eq!(check(&Err(unread()), &[], &scope, &Err(unread())).verdict, Verdict::Skip);
+    }
+
+    #[test]
+    fn it_is_said_whether_the_network_enforces_policies() {
+        let scope = Scope { namespace: "a".into(), system: "b".into(), pull: false, timeout: Duration::from_secs(1) };
+        let both = json!({ "podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [{}], "egress": [{}] });
+        let mut ours = policy(both);
+        ours.metadata.labels = Some(labels(&[("app.kubernetes.io/managed-by", MANAGED_BY)]));
+        let judged = |plugin: Read<Option<String>>| check(&Ok([vec![ours.clone()], vec![]]), &[], &scope, &plugin);
+        for (plugin, verdict, text) in [
+            (Ok(Some("Cilium".to_owned())), Verdict::Ok, "Cilium enforces policies"),
+            (Ok(None), Verdict::Warn, "\"theirs\" restricts egress, and no network plugin is known"),
+            (Err(Unread::Forbidden("list daemonsets".into())), Verdict::Ok, "not known: you may not list daemonsets"),
+        ] {
+            let found = judged(plugin);
+            assert_eq!(found.verdict, verdict, "{}", found.text);
+            assert!(found.text.contains(text), "{}", found.text);
+        }
     }
 }

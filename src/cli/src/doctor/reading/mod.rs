@@ -8,6 +8,7 @@ mod installed;
 mod local;
 mod objects;
 mod parts;
+mod plugin;
 mod pull;
 mod sample;
 mod views;
@@ -74,6 +75,8 @@ pub(super) struct Readings {
     pub dry_runs: DryRuns,
     /// NetworkPolicies by namespace: that of the agent, that of the system.
     pub network: Read<[Vec<NetworkPolicy>; 2]>,
+    /// Network plugin that enforces them; `None`: none is known.
+    pub plugin: Read<Option<String>>,
     /// Labels of our workloads' Pods in the namespace.
     pub workload_pods: Vec<std::collections::BTreeMap<String, String>>,
     /// Database of the control plane.
@@ -119,13 +122,14 @@ pub(super) async fn read(live: &UserClient, scope: Scope) -> Result<Readings, Cl
     let installed = is_installed(&definitions, &parts);
     let images = SampleImages::of(parts[0].as_ref().ok().and_then(Option::as_ref));
     let [operator, gateway, control_plane] = parts.each_ref().map(|part| part.as_ref().ok().and_then(Option::as_ref));
-    let (lease, accounts, yours, image_uses, dry_runs, network, workload_pods, database, certificate, objects) = join!(
+    let (lease, accounts, yours, image_uses, dry_runs, network, plugin, workload_pods, database, certificate, objects) = join!(
         parts::lease(&api, &scope.system, operator),
         access::accounts(&api, &scope.system, [operator, gateway, control_plane], installed),
         access::yours(&api, &scope, installed),
         images::read(&api, &scope, [operator, gateway, control_plane]),
         sample::dry_runs(&api, &scope.namespace, &images),
         api.network_policies(&scope),
+        plugin::read(&api, &nodes),
         sample::workload_labels(&api, &scope.namespace),
         parts::database(&api, &scope.system, control_plane),
         parts::certificate(&api, &scope.system, gateway),
@@ -156,6 +160,7 @@ pub(super) async fn read(live: &UserClient, scope: Scope) -> Result<Readings, Cl
         pulled,
         dry_runs,
         network,
+        plugin,
         workload_pods,
         database,
         certificate,

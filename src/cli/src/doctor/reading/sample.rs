@@ -90,7 +90,9 @@ pub(in crate::doctor) fn sample_deployment(namespace: &str, images: &SampleImage
         agent_image: images.agent.clone(),
         runner_image: images.agent.clone(),
         proxy_image: images.proxy.clone(),
+        telemetry: BTreeMap::new(),
         network_policies: true,
+        cluster_cidrs: Vec::new(),
         pod_security: PodSecurity::Baseline,
     };
     let config = agent_config(&agent, &AgentParts::default(), &settings).map_err(|error| error.to_string())?;

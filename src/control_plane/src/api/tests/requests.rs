@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 use http::Method;
 use serde_json::Value;
-use store::StoreError;
+use store::{ObjectKey, SpanRow, StoreError};
 
 use super::{Api, bytes, stage};
 use crate::api::table::OPERATIONS;
@@ -78,11 +78,29 @@ async fn before_every_watch_has_begun_nothing_is_answered() {
     assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"1".parse().unwrap()));
 }
 
+fn span(trace: &str) -> SpanRow {
+    SpanRow {
+        trace: trace.into(),
+        span: "b7ad6b7169203331".into(),
+        workload: ObjectKey { kind: "Agent", namespace: "a".into(), name: "two".into() },
+        conversation: "c".into(),
+        started: 1_800_000_000_000_000_000,
+        ended: 1_800_000_001_000_000_000,
+        has_failed: false,
+        received: 1_800_000_001_000,
+        document:
+            r#"{"name":"chat m","side":"client","attributes":{"gen_ai.request.model":"m"},"events":[],"links":[]}"#
+                .into(),
+    }
+}
+
 /// Each operation of the document exists, and its response conforms to its schema.
 #[tokio::test]
 async fn answers_are_as_the_document_says() {
     let stage = stage();
-    let (api, _database) = Api::with_history(&stage).await;
+    let (api, mut database) = Api::with_history(&stage).await;
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    database.writer.write_spans(&[span(trace)]).await.unwrap();
     let (_, document) = api.get("/openapi.json").await;
     assert_eq!(document["openapi"], "3.1.0");
     let paths = document["paths"].as_object().unwrap();
@@ -90,6 +108,7 @@ async fn answers_are_as_the_document_says() {
     for (path, operation) in paths {
         let media = operation.pointer("/get/responses/200/content").unwrap();
         let filled = path.replace("{plural}", "tools").replace("{namespace}", "a").replace("{kind}", "Agent");
+        let filled = filled.replace("{trace}", trace);
         let filled = filled.replace("{name}", if path.contains("toolservers") { "docs" } else { "ask" });
         let answer = api.send(Method::GET, &filled, &[]).await;
         assert_eq!(answer.status(), 200, "{filled}");

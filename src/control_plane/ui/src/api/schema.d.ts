@@ -106,6 +106,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What became of requests, from the spans that were received; the newest first. */
+        get: operations["listRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/runs/{trace}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What became of one request: which models and tools were asked, for how long, and what failed. */
+        get: operations["getRun"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/toolservers": {
         parameters: {
             query?: never;
@@ -149,6 +183,23 @@ export interface paths {
         };
         /** What happened in the fleet, the newest first; also to what is gone. */
         get: operations["listTransitions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Tokens that models used, and what they cost. */
+        get: operations["getUsage"];
         put?: never;
         post?: never;
         delete?: never;
@@ -374,6 +425,20 @@ export interface components {
             /** @description Normal or Warning. */
             type: string;
         };
+        /** @description Moment of a span. */
+        EventDocument: {
+            /**
+             * Format: uint64
+             * @description Microseconds since the start of the span.
+             */
+            afterUs: number;
+            /** @description Attributes by name. */
+            attributes: {
+                [key: string]: unknown;
+            };
+            /** @description Its name. */
+            name: string;
+        };
         /** @description Events about an object. */
         Events: {
             /** @description All of them, the newest first. */
@@ -431,6 +496,13 @@ export interface components {
             from: string;
             /** @description To what: Kind/namespace/name. */
             to: string;
+        };
+        /** @description Reference to a span. */
+        LinkDocument: {
+            /** @description Id of the span. */
+            span: string;
+            /** @description Id of the trace. */
+            trace: string;
         };
         /** @description How busy a workload is. */
         Load: {
@@ -559,6 +631,100 @@ export interface components {
              * @description That are ready.
              */
             ready: number;
+        };
+        /** @description Run with its spans. */
+        Run: {
+            /**
+             * Format: uint64
+             * @description How long it took, in microseconds.
+             */
+            durationUs: number;
+            /** @description Its spans, the earliest first. */
+            spans: components["schemas"]["RunSpan"][];
+            /** @description When it began, RFC 3339. */
+            start: string;
+            /** @description Id of its trace. */
+            trace: string;
+            /** @description True if it has more spans than these. */
+            truncated: boolean;
+        };
+        /** @description Run, summed over the spans that you may see. */
+        RunItem: {
+            /**
+             * Format: uint64
+             * @description How long it took, in microseconds.
+             */
+            durationUs: number;
+            /**
+             * Format: uint64
+             * @description Number of those that failed.
+             */
+            failed: number;
+            /**
+             * Format: uint64
+             * @description Number of spans.
+             */
+            spans: number;
+            /** @description When it began, RFC 3339. */
+            start: string;
+            /** @description Id of its trace. */
+            trace: string;
+        };
+        /** @description Span of a run. */
+        RunSpan: {
+            /**
+             * Format: uint64
+             * @description Microseconds since the start of the run.
+             */
+            afterUs: number;
+            /**
+             * Format: uint64
+             * @description How long it took, in microseconds.
+             */
+            durationUs: number;
+            /** @description True if it is of a workload that you may not see; then nothing else is told of it. */
+            hidden: boolean;
+            /** @description Its id. */
+            id: string;
+            /** @description Id of the span that caused it; absent: none did. */
+            parent?: string | null;
+            /** @description What it tells. */
+            span?: components["schemas"]["SpanDocument"] | null;
+            /** @description Workload that it is of. */
+            workload?: components["schemas"]["SpanWorkload"] | null;
+        };
+        /** @description Runs, the newest first. */
+        Runs: {
+            /** @description The runs. */
+            items: components["schemas"]["RunItem"][];
+        };
+        /** @description What a span tells, without anything that was said. */
+        SpanDocument: {
+            /** @description Attributes by name, as OpenTelemetry's conventions have them. */
+            attributes: {
+                [key: string]: unknown;
+            };
+            /** @description Kind of the failure, in a word; absent: it succeeded. */
+            error?: string | null;
+            /** @description What happened meanwhile. */
+            events: components["schemas"]["EventDocument"][];
+            /** @description Spans of other runs that it has to do with. */
+            links: components["schemas"]["LinkDocument"][];
+            /** @description Its name, such as `chat MODEL`. */
+            name: string;
+            /** @description Id of the span that caused it; in a run it stands beside. */
+            parent?: string | null;
+            /** @description Side of the operation: server, client, producer, consumer or internal. */
+            side: string;
+        };
+        /** @description Workload of a span. */
+        SpanWorkload: {
+            /** @description Its kind. */
+            kind: string;
+            /** @description Its name. */
+            name: string;
+            /** @description Its namespace. */
+            namespace: string;
         };
         /** @description The status of an object; null: nothing is known of it. */
         Status: {
@@ -750,6 +916,87 @@ export interface components {
             continue?: string | null;
             /** @description Steps, the newest first. */
             items: components["schemas"]["Transition"][];
+        };
+        /** @description What models used. */
+        Usage: {
+            /** @description Sums, those of the most tokens first. */
+            items: components["schemas"]["UsageItem"][];
+            /** @description Start of the first hour, RFC 3339. */
+            since: string;
+            /** @description True if there are more than these. */
+            truncated: boolean;
+            /** @description End of the last hour, RFC 3339. */
+            until: string;
+        };
+        /** @description Cost in one currency. */
+        UsageCost: {
+            /** @description Decimal number with nine digits behind the point. */
+            amount: string;
+            /** @description Currency, by its three letters of ISO 4217. */
+            currency: string;
+        };
+        /** @description Sum of one agent, flow, model, caller or namespace. */
+        UsageItem: {
+            /** @description Start of the hour or day, RFC 3339; absent without `step`. */
+            at?: string | null;
+            /**
+             * Format: uint64
+             * @description Input tokens that were read from the provider's cache.
+             */
+            cacheRead: number;
+            /**
+             * Format: uint64
+             * @description Input tokens that were written to the provider's cache.
+             */
+            cacheWrite: number;
+            /**
+             * Format: uint64
+             * @description Requests to models that were answered.
+             */
+            calls: number;
+            /** @description Cost, by currency. */
+            cost: components["schemas"]["UsageCost"][];
+            /**
+             * Format: uint64
+             * @description Tokens of these that are estimated, because the provider did not report them.
+             */
+            estimated: number;
+            /**
+             * Format: uint64
+             * @description Requests to models that failed or were cut off.
+             */
+            failed: number;
+            /**
+             * Format: uint64
+             * @description Input tokens, cached ones included.
+             */
+            input: number;
+            /** @description Its name; of a caller: empty if nobody signed in. */
+            name: string;
+            /** @description Namespace of the agent or flow; absent for others. */
+            namespace?: string | null;
+            /**
+             * Format: uint64
+             * @description Output tokens, those of reasoning included.
+             */
+            output: number;
+            /**
+             * Format: uint64
+             * @description Milliseconds that 95 % of the requests to models did not exceed; null: there were none.
+             */
+            p95Ms: number | null;
+            /** @description Provider of the model; absent for others. */
+            provider?: string | null;
+            /**
+             * Format: uint64
+             * @description Output tokens of reasoning.
+             */
+            reasoning: number;
+            /**
+             * Format: uint64
+             * @description Tokens of these whose model had no price.
+             */
+            unpriced: number;
         };
         /** @description Why an object is as it is. */
         Why: {
@@ -1021,6 +1268,91 @@ export interface operations {
             503: components["responses"]["Problem"];
         };
     };
+    listRuns: {
+        parameters: {
+            query?: {
+                /** @description Only those in which a workload of this kind took part. */
+                kind?: "Agent" | "Flow" | "FlowSet" | "MCPServer";
+                /** @description Only those in which a workload of this namespace took part. */
+                namespace?: string;
+                /** @description Only those in which a workload of this name took part. */
+                name?: string;
+                /** @description Only those of this conversation. */
+                conversation?: string;
+                /** @description The most runs, the newest of them. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Runs"];
+                    "application/yaml": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What If-None-Match names is still so. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            406: components["responses"]["Problem"];
+            429: components["responses"]["Problem"];
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Problem"];
+        };
+    };
+    getRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                trace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                    "application/yaml": components["schemas"]["Run"];
+                };
+            };
+            /** @description What If-None-Match names is still so. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            406: components["responses"]["Problem"];
+            429: components["responses"]["Problem"];
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Problem"];
+        };
+    };
     listToolServers: {
         parameters: {
             query?: {
@@ -1128,6 +1460,53 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Transitions"];
                     "application/yaml": components["schemas"]["Transitions"];
+                };
+            };
+            /** @description What If-None-Match names is still so. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            406: components["responses"]["Problem"];
+            429: components["responses"]["Problem"];
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Problem"];
+        };
+    };
+    getUsage: {
+        parameters: {
+            query?: {
+                /** @description What to sum by; agents by default. */
+                group?: "agents" | "flows" | "models" | "callers" | "namespaces";
+                /** @description Where it begins, at the start of that hour: a time, or a duration before now such as 24h or 30d. 24h by default. */
+                since?: string;
+                /** @description Where it ends, at the end of that hour: a time, or a duration before now. Now by default. */
+                until?: string;
+                /** @description Sum each hour or day (UTC) apart. */
+                step?: "hour" | "day";
+                /** @description Only what is in these namespaces. */
+                namespace?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Usage"];
+                    "application/yaml": components["schemas"]["Usage"];
                 };
             };
             /** @description What If-None-Match names is still so. */

@@ -203,12 +203,13 @@ impl Reader for AnthropicReader {
 impl AnthropicReader {
     fn count(&mut self, tokens: Option<AnthropicUsage>) {
         let Some(tokens) = tokens else { return };
-        if let Some(input) = tokens.input_tokens {
-            let write = tokens.cache_creation_input_tokens.unwrap_or_default();
-            let read = tokens.cache_read_input_tokens.unwrap_or_default();
-            self.usage.input = input.saturating_add(write).saturating_add(read);
-            (self.usage.cache_read, self.usage.cache_write) = (read, write);
-        }
+        // An event need not repeat the counts that have not changed.
+        let Usage { input, cache_read, cache_write, .. } = self.usage;
+        let uncached = input.saturating_sub(cache_read).saturating_sub(cache_write);
+        let read = tokens.cache_read_input_tokens.unwrap_or(cache_read);
+        let write = tokens.cache_creation_input_tokens.unwrap_or(cache_write);
+        self.usage.input = tokens.input_tokens.unwrap_or(uncached).saturating_add(write).saturating_add(read);
+        (self.usage.cache_read, self.usage.cache_write) = (read, write);
         let thinking = tokens.output_tokens_details.and_then(|details| details.thinking_tokens);
         self.usage.reasoning = thinking.unwrap_or(self.usage.reasoning);
         self.usage.output = tokens.output_tokens.unwrap_or(self.usage.output);

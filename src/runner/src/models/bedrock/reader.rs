@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::models::{
     Chunk, Thought, Usage,
     calls::Calls,
-    error::{ModelError, ModelErrorKind},
+    error::{ModelError, ModelErrorKind, TOO_SLOW},
     remote::Reader,
 };
 
@@ -206,9 +206,7 @@ impl ReasoningBlock {
 fn failure(exception: &str) -> ModelError {
     use ModelErrorKind::{BadRequest, Timeout};
     match exception {
-        "modelTimeoutException" => {
-            ModelError::reported_as(Timeout, "the model took too long; ask for less, or try again later")
-        }
+        "modelTimeoutException" => ModelError::reported_as(Timeout, TOO_SLOW),
         "validationException" => {
             ModelError::reported_as(BadRequest, "the provider refuses the request; check the model's configuration")
         }

@@ -119,8 +119,40 @@ fn hmac(key: &[u8], text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use reqwest::header::HeaderMap;
+    use serde::Deserialize;
+    use testing::peers;
 
     use super::*;
+
+    /// Request with its signature.
+    #[derive(Deserialize)]
+    struct SignedRequest {
+        url: String,
+        body: String,
+        region: String,
+        time: Timestamp,
+        key_id: String,
+        secret: String,
+        session: Option<String>,
+        authorization: String,
+    }
+
+    #[test]
+    fn signatures_are_those_of_botocore() {
+        let output = peers::python("providers/signatures.py").arg("10000").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.lines().count(), 10_000);
+        for line in text.lines() {
+            let known: SignedRequest = serde_json::from_str(line).unwrap();
+            let url = Url::parse(&known.url).unwrap();
+            let mut call = ProviderRequest { url, headers: HeaderMap::new(), body: known.body.into() };
+            let credentials = AwsCredentials { key_id: known.key_id, secret: known.secret, session: known.session };
+            let scope = SignatureScope { region: &known.region, service: SERVICE, time: known.time };
+            sign(&mut call, "POST", &credentials, &scope);
+            assert_eq!(call.headers["authorization"], known.authorization.as_str(), "{line}");
+        }
+    }
 
     /// Signatures of the [test suite of AWS](https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html)
     /// for Signature Version 4: get-vanilla, post-vanilla, post-vanilla-query, post-sts-header-before. The last one is computed by

@@ -117,6 +117,22 @@ async fn text_and_tokens_are_read() {
 }
 
 #[tokio::test]
+async fn counts_that_an_event_does_not_repeat_stay() {
+    let later = |usage: &str| GOOD.replace(r#""usage":{"output_tokens":15}"#, &format!(r#""usage":{usage}"#));
+    for (usage, expected) in [
+        (r#"{"input_tokens":22,"output_tokens":15}"#, Usage { cache_read: 5, ..Usage::new(27, 15) }),
+        (
+            r#"{"cache_creation_input_tokens":3,"output_tokens":15}"#,
+            Usage { cache_read: 5, cache_write: 3, ..Usage::new(28, 15) },
+        ),
+        (r#"{"input_tokens":20,"cache_read_input_tokens":0,"output_tokens":15}"#, Usage::new(20, 15)),
+    ] {
+        let found = read("anthropic", &later(usage)).await.unwrap();
+        assert_eq!(found.last(), Some(&Chunk::Usage(expected)), "{usage}");
+    }
+}
+
+#[tokio::test]
 async fn parallel_calls_are_put_together() {
     let thought = Some(Thought::Blocks(thoughts()));
     let (id, name, arguments) = ("toolu_1".into(), "weather".into(), json!({"city": "Bern"}));

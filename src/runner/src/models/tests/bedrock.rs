@@ -212,6 +212,7 @@ async fn failures_before_the_answer_are_tried_again() {
     for failure in [
         ScriptedReply::status(429),
         ScriptedReply::status(503),
+        ScriptedReply::status(424).header("x-amzn-errortype", "ModelErrorException"),
         ScriptedReply::ok(exception("throttlingException")),
         ScriptedReply::ok(""),
         ScriptedReply::ok(events(&[("messageStart", json!({}))])).ending(ReplyEnd::Cut),
@@ -225,6 +226,8 @@ async fn failures_before_the_answer_are_tried_again() {
         (ScriptedReply::status(400), BadRequest),
         (ScriptedReply::status(403), Refused),
         (ScriptedReply::status(404), BadRequest),
+        (ScriptedReply::status(408).header("x-amzn-errortype", "ModelTimeoutException"), Timeout),
+        (ScriptedReply::status(400).header("x-amzn-errortype", "ServiceQuotaExceededException"), Refused),
         (ScriptedReply::ok(exception("validationException")), BadRequest),
         (ScriptedReply::ok(exception("modelTimeoutException")), Timeout),
         (ScriptedReply::ok("<html>SECRET</html>"), Malformed),
@@ -233,6 +236,8 @@ async fn failures_before_the_answer_are_tried_again() {
         let error = collect(server.model("bedrock").respond(hello())).await.unwrap_err();
         assert!(error.kind == kind && !error.to_string().contains("SECRET"), "{failure:?}: {error}");
         assert_eq!(server.requests().len(), 1, "{failure:?}");
+        let has_code = failure.headers.iter().any(|(name, _)| *name == "x-amzn-errortype");
+        assert!(!has_code || error.is_of_model, "another model may have time or quota: {failure:?}");
     }
 }
 

@@ -244,6 +244,25 @@ async fn a_fallback_that_cannot_be_served_is_left_out_and_named() {
 }
 
 #[tokio::test]
+async fn a_fallback_outside_of_the_egress_list_is_left_out() {
+    let (log, _kept) = Log::capture();
+    let first = Provider::new([ScriptedReply::ok("")]).await;
+    let second = Provider::new([ScriptedReply::ok("")]).await;
+    let list = json!({"own": [first.address.to_string()]}).to_string();
+    let variables = move |name: &str| match name {
+        "OPENAI_API_KEY" | "MODEL_TWO_ANTHROPIC_API_KEY" => Some("key".to_owned()),
+        "RECIF_EGRESS" => Some(list.clone()),
+        _ => None,
+    };
+    let sources = FallbackSources { variables: &variables, folder: &|_| None };
+    let model = open_chain(&first.reference("openai"), &[fallback(&second)], &variables, sources, &first.http).unwrap();
+    assert_eq!(model.names().len(), 1);
+    let (text, host) = (log.drain(), second.address);
+    let why = format!("model provider `anthropic` is refused: host {host} is not in the egress list of this agent");
+    assert!(text.contains(&why), "{text}");
+}
+
+#[tokio::test]
 async fn the_pods_identity_is_for_fallbacks_with_the_address_of_the_first_model() {
     let server = Provider::new([ScriptedReply::ok("")]).await;
     let keys = |name: &str| matches!(name, "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY").then(|| "k".to_owned());

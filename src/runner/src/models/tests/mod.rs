@@ -11,6 +11,7 @@ mod gemini;
 mod ollama;
 mod openai;
 mod turns;
+mod vendors;
 mod vertex;
 
 use std::io;

@@ -8,6 +8,7 @@ use super::{
     super::{Chunk, Message, ModelErrorKind, ModelRequest, Part, Usage, open_embedder},
     Provider, ScriptedReply, collect, everything, read, token,
 };
+use crate::traces::TraceScope;
 
 /// Streamed answer "Hello there".
 pub(super) const GOOD: &str = r#"{"model":"m","created_at":"2025-01-01T00:00:00Z","message":{"role":"assistant","content":"Hello"},"done":false}
@@ -100,10 +101,10 @@ async fn a_text_is_embedded() {
     ])
     .await;
     let embedder = open_embedder(&server.reference("ollama"), &|_: &str| None, &server.http).unwrap();
-    assert_eq!(embedder.embed("where is Bern?").await.unwrap(), [0.5, -1.0, 0.002]);
+    assert_eq!(embedder.embed("where is Bern?", &TraceScope::default()).await.unwrap(), [0.5, -1.0, 0.002]);
     let asked = server.requests();
     assert_eq!((asked.len(), asked[1].path.as_str()), (2, "/api/embed"));
     assert_eq!(asked[1].body, json!({"model": "model-1", "input": "where is Bern?"}));
-    assert_eq!(embedder.embed("").await.unwrap_err().kind, ModelErrorKind::Malformed);
+    assert_eq!(embedder.embed("", &TraceScope::default()).await.unwrap_err().kind, ModelErrorKind::Malformed);
     assert!(open_embedder(&server.reference("openai"), &|_: &str| None, &server.http).is_err());
 }

@@ -29,6 +29,8 @@ use crate::models::{
 
 /// Kind of the grant (RFC 7523, section 2.1).
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+/// Google's server of tokens: the audience of every assertion, also where a key names another address of it.
+const TOKENS: &str = "https://oauth2.googleapis.com/token";
 /// Seconds for which a token is asked.
 const LIFE: i64 = 3600;
 
@@ -62,7 +64,7 @@ impl ServiceAccount {
         let no_key = || format!("private_key in {CREDENTIALS} is not an RSA key in PEM, as Google Cloud makes it");
         let key = PrivatePkcs8KeyDer::from_pem_slice(file.private_key.as_bytes()).map_err(|_| no_key())?;
         let key = RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()).map_err(|_| no_key())?;
-        let url = file.token_uri.as_deref().unwrap_or("https://oauth2.googleapis.com/token");
+        let url = file.token_uri.as_deref().unwrap_or(TOKENS);
         let url = safe_url(url).ok_or_else(|| format!("token_uri in {CREDENTIALS} is not an https URL"))?;
         let (email, key_id) = (file.client_email, file.private_key_id);
         Ok((Arc::new(Self { email, key_id, key, url, http: http.clone() }), file.project_id))
@@ -87,8 +89,7 @@ impl ServiceAccount {
         if let Some(id) = &self.key_id {
             header["kid"] = id.as_str().into();
         }
-        let audience = self.url.as_str();
-        let claims = json!({ "iss": self.email, "scope": SCOPE, "aud": audience, "iat": now, "exp": now + LIFE });
+        let claims = json!({ "iss": self.email, "scope": SCOPE, "aud": TOKENS, "iat": now, "exp": now + LIFE });
         let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
         let signed = format!("{}.{}", encode(&header), encode(&claims));
         let mut signature = vec![0; self.key.public().modulus_len()];
@@ -130,7 +131,7 @@ mod tests {
         let read = |part: &str| serde_json::from_slice::<Value>(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap();
         assert_eq!(read(header), json!({"alg": "RS256", "typ": "JWT", "kid": "k1"}));
         let expected = json!({
-            "iss": "a@p.example", "scope": SCOPE, "aud": "https://tokens.example/t", "iat": 1_000, "exp": 4_600,
+            "iss": "a@p.example", "scope": SCOPE, "aud": "https://oauth2.googleapis.com/token", "iat": 1_000, "exp": 4_600,
         });
         assert_eq!(read(claims), expected);
         let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, account.key.public_key());

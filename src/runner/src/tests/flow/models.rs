@@ -95,6 +95,17 @@ async fn a_model_that_cannot_be_opened_is_said_once_and_before_anything_is_serve
 }
 
 #[tokio::test]
+async fn a_secret_of_the_model_does_not_replace_the_egress_list() {
+    let contract = contract("https://far.example/v1")
+        .with("credentials/OPENAI_API_KEY", "sk-1")
+        .with("credentials/RECIF_EGRESS", r#"{"listed": ["far.example:443"]}"#);
+    let (status, why) = contract.serve(&[("RECIF_EGRESS", "{}")]).await.refused("/", "").await;
+    assert!(status == 503 && why.contains("host far.example is not in the egress list of this agent"), "{why}");
+    let listed = contract.serve(&[("RECIF_EGRESS", r#"{"own": ["far.example:443"]}"#)]).await;
+    assert_eq!(listed.get("/readyz").await.0, 200);
+}
+
+#[tokio::test]
 async fn a_model_may_be_named_with_its_provider_under_any_of_its_names() {
     let config = super::CONFIG.replace("\"type\": \"stub\"", "\"type\": \"gemini\"").replace("stub", "acme");
     for (model, problem) in [

@@ -20,7 +20,7 @@ const MAX_BODY: usize = 4 << 20;
 ///
 /// # Errors
 /// It cannot be reached, or refuses the request.
-pub(super) async fn get(live: &UserClient, system_namespace: &str, path: &str) -> Result<Value, CliError> {
+pub(crate) async fn get(live: &UserClient, system_namespace: &str, path: &str) -> Result<Value, CliError> {
     let token = caller_token(&live.caller).await?;
     let (status, body) = match &live.dev {
         Some(dev) => {
@@ -70,7 +70,7 @@ fn read(status: StatusCode, body: &str) -> Result<Value, CliError> {
         }
         400 => Err(CliError::Usage(detail())),
         401 | 403 => Err(CliError::Forbidden(detail())),
-        404 => Err(CliError::FailedAnswer(format!("the {COMPONENT} knows no usage: it is older than this program"))),
+        404 => Err(CliError::NotFound(detail())),
         _ => Err(CliError::FailedAnswer(detail())),
     }
 }
@@ -85,7 +85,8 @@ mod tests {
         for (status, body, code, text) in [
             (400, r#"{"detail":"since=x: say a time"}"#, Exit::Usage, "since=x: say a time"),
             (403, r#"{"detail":"you may not list"}"#, Exit::Forbidden, "you may not list"),
-            (404, "", Exit::Failed, "older than this program"),
+            (404, r#"{"detail":"no run a is known"}"#, Exit::Missing, "no run a is known"),
+            (404, "", Exit::Missing, "status 404"),
             (503, r#"{"detail":"the database does not answer: try again"}"#, Exit::Failed, "try again"),
             (502, "<html>", Exit::Failed, "502"),
             (200, "<html>", Exit::Failed, "JSON"),

@@ -1,0 +1,30 @@
+//! Limits of what callers may use of a workload, which the gateways enforce.
+
+use meta::schema::list_map;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+/// Limit of all requests to a workload together.
+pub const PER_WORKLOAD: &str = "workload";
+/// Limit of the requests of each caller.
+pub const PER_CALLER: &str = "caller";
+
+/// Limit of the requests to a workload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Limit {
+    /// Requests that count together: those of all callers (workload), or those of each caller (caller).
+    // A string and not an enum: a value written by another version must not make the object unreadable.
+    #[schemars(extend("enum" = [PER_WORKLOAD, PER_CALLER]))]
+    pub per: String,
+    /// Most requests in a minute, 1 to 1000000. The gateway answers 429 to further ones.
+    #[schemars(range(min = 1, max = 1000000))]
+    pub requests_per_minute: i32,
+}
+
+/// Returns the schema of a list of limits, at most one for each `per`.
+pub(crate) fn list(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = list_map::<Limit>(generator, "per");
+    schema.ensure_object().insert("maxItems".into(), 2.into());
+    schema
+}

@@ -1,0 +1,140 @@
+//! Sender of spans: the Pod whose token is shown, or else the one Pod that has the peer's address.
+
+use std::{net::IpAddr, sync::Arc};
+
+use cluster::{
+    access::{Access, Penalties, Reviews, Unavailable, bearer},
+    reviews::Identity,
+};
+use crds::{ApiKind, Role};
+use http::{HeaderMap, StatusCode, header};
+use meta::Key;
+use store::ObjectKey;
+use telemetry::{
+    otlp::{KeyValue, text_attribute},
+    semconv::{K8S_NAMESPACE_NAME, RECIF_KIND, SERVICE_NAME},
+};
+
+use crate::{api::problem::Problem, app::AppState, related::PodRecord};
+
+/// Audience of the tokens by which Pods say who they are. Neither the API server nor a gateway accepts one.
+const TOKEN_AUDIENCE: &str = "recif-telemetry";
+/// Attribute of an identity with the uid of the Pod that its token is bound to.
+const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
+
+/// Identification of senders. Without reviews a process's own attributes say which workload it is: callers are not authenticated then.
+pub(crate) struct SpanSenders(Option<ReviewedTokens>);
+
+/// Reviews of the tokens of Pods.
+struct ReviewedTokens {
+    access: Access<()>,
+    penalties: Penalties,
+}
+
+/// Sender of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SpanSender {
+    /// Pod of this workload.
+    Workload(ObjectKey),
+    /// Process that names its workload.
+    SelfNamed,
+}
+
+impl SpanSenders {
+    /// Creates the identification; `None`: callers are not authenticated.
+    pub(crate) fn new(reviews: Option<Arc<dyn Reviews>>) -> Self {
+        let reviewed = |reviews| ReviewedTokens {
+            access: Access::new(reviews, vec![TOKEN_AUDIENCE.to_owned()], |_| ()),
+            penalties: Penalties::default(),
+        };
+        Self(reviews.map(reviewed))
+    }
+
+    /// Refuses requests of web pages where senders are not identified, as the API does.
+    ///
+    /// # Errors
+    /// The request comes from a page of another site, or its `Host` names another machine.
+    pub(super) fn refuse_pages(&self, app: &AppState, fields: &HeaderMap) -> Result<(), Problem> {
+        if self.0.is_none() { app.auth.caller(fields).map(drop) } else { Ok(()) }
+    }
+
+    /// Returns the sender of a request with these header fields, from this address.
+    ///
+    /// # Errors
+    /// The token is not valid, or no workload's Pod is known to be the sender.
+    pub(super) async fn identify(
+        &self,
+        app: &AppState,
+        fields: &HeaderMap,
+        peer: Option<IpAddr>,
+    ) -> Result<SpanSender, Problem> {
+        let Some(reviewed) = &self.0 else { return Ok(SpanSender::SelfNamed) };
+        let mut values = fields.get_all(header::AUTHORIZATION).iter();
+        let pod = match (values.next(), values.next()) {
+            (None, _) => pod_at(app, peer)?,
+            (Some(value), None) => {
+                let token = bearer(value.as_bytes()).ok_or_else(invalid_token)?;
+                let identity = reviewed.identify(token, peer).await?;
+                let uid = identity.extra.get(POD_UID).and_then(|uids| uids.first());
+                uid.and_then(|uid| app.related.pod_with_uid(uid)).ok_or_else(stranger)?
+            }
+            _ => return Err(invalid_token()),
+        };
+        let (kind, key) = pod.workload().ok_or_else(stranger)?;
+        Ok(SpanSender::Workload(object_key(kind, key)))
+    }
+}
+
+impl ReviewedTokens {
+    async fn identify(&self, token: &str, peer: Option<IpAddr>) -> Result<Arc<Identity>, Problem> {
+        if peer.is_some_and(|peer| self.penalties.is_blocked(peer)) {
+            let detail = "too many tokens from this address were refused: wait for 10 s, then send one that is right";
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
+        }
+        match self.access.identify(token).await {
+            Ok(Ok(identity)) => Ok(identity),
+            Ok(Err(_)) => {
+                if let Some(peer) = peer {
+                    self.penalties.record_refusal(peer, token);
+                }
+                Err(invalid_token())
+            }
+            Err(Unavailable) => {
+                let detail = "the API server could not review the token: try again";
+                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
+            }
+        }
+    }
+}
+
+/// Returns the one Pod with this address. Pods that have ended are left out: another one may have got their address.
+fn pod_at(app: &AppState, peer: Option<IpAddr>) -> Result<Arc<PodRecord>, Problem> {
+    let mut pods = peer.map(|peer| app.related.pods_at(peer)).unwrap_or_default();
+    pods.retain(|pod| !matches!(&*pod.state, "Failed" | "Succeeded"));
+    match <[_; 1]>::try_from(pods) {
+        Ok([pod]) => Ok(pod),
+        Err(_) => Err(stranger()),
+    }
+}
+
+/// Returns the workload that a process with these attributes says it is; `None` if it does not exist.
+pub(super) fn named_workload(app: &AppState, attributes: &[KeyValue]) -> Option<ObjectKey> {
+    let text = |name| text_attribute(attributes, name);
+    let kind = ApiKind::find(text(RECIF_KIND)?).filter(|kind| kind.role == Role::Workload)?;
+    let key = Key::new(text(K8S_NAMESPACE_NAME)?, text(SERVICE_NAME)?);
+    app.fleet.get(kind, &key).map(|_| object_key(kind, &key))
+}
+
+fn object_key(kind: &ApiKind, key: &Key) -> ObjectKey {
+    ObjectKey { kind: kind.name, namespace: key.namespace.clone(), name: key.name.clone() }
+}
+
+fn invalid_token() -> Problem {
+    let how = format!("send one of audience {TOKEN_AUDIENCE} that is bound to a Pod, or none");
+    Problem::new(StatusCode::UNAUTHORIZED, format!("the token is not valid here: {how}"))
+}
+
+fn stranger() -> Problem {
+    let detail = "spans are taken from Pods of workloads alone, and no single one of them is known to be the sender";
+    Problem::new(StatusCode::FORBIDDEN, detail)
+}
