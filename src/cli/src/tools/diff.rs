@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use crds::{
-    digest::digest,
-    hidden_text::escape_hidden,
+    digest::{canonical_json, digest},
+    hidden_text::{escape_hidden, hidden_text},
     tool_pins::{HELD_KEY, HeldTool, shown_digest, shown_name},
     tool_server::{DiscoveredTool, TOOLS_KEY, tools_config_map},
 };
@@ -110,7 +110,7 @@ pub(super) async fn changes(server: &FoundServer, named: &[String]) -> Result<Ve
             name: tool.name.clone(),
             reason: tool.held_reason.clone().unwrap_or_default(),
             digest: wanted.clone(),
-            hides: waits.and_then(|waits| waits.hides.clone()),
+            hides: held.and_then(|definition| hidden_text(&canonical_json(definition))),
             accepted_digest: Some(tool.digest.clone()).filter(|digest| !digest.is_empty()),
             accepted: used.cloned(),
             held: held.cloned(),
