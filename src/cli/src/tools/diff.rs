@@ -186,7 +186,7 @@ fn lines_of(definition: &Value) -> String {
     let mut text = String::new();
     for (field, value) in definition.as_object().into_iter().flatten() {
         let lines: Vec<String> = match (field.as_str(), value) {
-            ("description", Value::String(words)) => words.lines().flat_map(wrapped).collect(),
+            ("description", Value::String(words)) => words.split('\n').flat_map(wrapped).collect(),
             (_, Value::String(words)) => vec![words.clone()],
             (_, other) => {
                 // Cannot fail: a JSON value is written to memory.
