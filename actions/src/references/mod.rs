@@ -25,6 +25,15 @@ pub use inputs::{Inputs, Resolution, Unresolved};
 pub(crate) use model_settings::model_setting_problem;
 pub(crate) use uncallable::{ONLY_GATEWAYS, PLAIN_HTTP, Uncallable};
 
+use crate::ports::CacheReader;
+
+impl Query<'_> {
+    /// Returns the informer caches.
+    pub(crate) fn cache(&self) -> &dyn CacheReader {
+        self.resolver.cache
+    }
+}
+
 impl Resolver<'_> {
     /// Resolves all references of an object. `of` is the object if other objects may call it, so that it may be on a dependency
     /// cycle.
