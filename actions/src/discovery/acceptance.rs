@@ -8,6 +8,7 @@ use crds::{
     tool_pins::{ACCEPT_TOOLS, digest_hex, shown_name},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use meta::PhasedObject;
 
 use super::{ToolServer, held::NamedServer};
 use crate::kind::Context;
@@ -51,7 +52,7 @@ impl Acceptance {
             let message = format!("annotation {ACCEPT_TOOLS} is to be JSON such as {{\"get_weather\": \"sha256:…\"}}");
             cx.notes.warn("BadAnnotation", message);
         }
-        if let Some(annotations) = server.meta_mut().annotations.as_mut() {
+        if let Some(annotations) = PhasedObject::meta_mut(server).annotations.as_mut() {
             annotations.remove(ACCEPT_TOOLS);
         }
     }

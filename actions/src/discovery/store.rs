@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use crds::ToolServerStatus;
 use jiff::Timestamp;
 use machine::ActionError;
-use meta::{condition, condition_type, update_condition};
+use meta::{PhasedObject, condition, condition_type, update_condition};
 
 use super::{
     Discovered,
@@ -29,7 +29,7 @@ const MIN_BETWEEN_CHANGES: Duration = Duration::from_secs(60);
 /// `Terminal` if the name of the ConfigMap is taken; any error of the API server.
 pub async fn store_tools<K: ToolServer>(cx: &Context, next: &mut K, found: &Discovered) -> Result<bool, ActionError> {
     let before = next.tools_status().cloned().unwrap_or_default();
-    let acceptance = Acceptance::read(next.meta());
+    let acceptance = Acceptance::read(PhasedObject::meta(&*next));
     if acceptance.is_none()
         && let Some(left) = rest_left(cx, &before, found)
     {
@@ -62,7 +62,7 @@ pub async fn store_tools<K: ToolServer>(cx: &Context, next: &mut K, found: &Disc
 
 /// Reports whether a person accepted definitions of the server, which is to be looked at without delay.
 pub fn is_accepting<K: ToolServer>(server: &K) -> bool {
-    Acceptance::read(server.meta()).is_some()
+    Acceptance::read(PhasedObject::meta(server)).is_some()
 }
 
 /// Returns how long to leave the tools as they are, for a server that has changed them more than once in a row.
