@@ -15,9 +15,12 @@ use futures::stream::{self, BoxStream};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::ollama::{EmbeddedText, OllamaEmbedder};
 use super::{
-    CallerKey, Chunk, Embedder, Model, ModelError, ModelRequest, Usage, call_span::CallSpan, request::request_bytes, title,
+    CallerKey, Chunk, Embedder, Model, ModelError, ModelRequest, Usage,
+    call_span::CallSpan,
+    ollama::{EmbeddedText, OllamaEmbedder},
+    request::request_bytes,
+    title,
 };
 use crate::usage::{UsageAccount, UsageLedger};
 
