@@ -51,8 +51,9 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
         let finalizers = format!("{plural}/finalizers");
         expected.extend(match kind.role {
             Role::Workload => table(&[(plural, "get list watch patch"), (&status, "patch"), (&finalizers, "update")]),
-            // A server owns the ConfigMap and the Tools that are created from its tool list.
-            Role::Reference if kind.owns() => table(&[(plural, "get list watch"), (&status, "patch")]),
+            // A server owns the ConfigMap and the Tools that are created from its tool list, and loses the annotation by which
+            // its tools are accepted.
+            Role::Reference if kind.owns() => table(&[(plural, "get list watch patch"), (&status, "patch")]),
             Role::Reference => table(&[(plural, "list watch"), (&status, "patch")]),
         });
     }
@@ -119,11 +120,11 @@ fn sections() -> [(&'static str, &'static str, String); 6] {
     let operator = [
         rule(
             "The spec is the user's; get asks whether an owner is still the same before a child is written, patch is for\n\
-             the finalizer.",
+             the finalizer, and for the annotation by which tools of a server are accepted.",
             &of(&[Role::Workload], &[""]),
             "get, list, watch, patch",
         ),
-        rule("", &references(true), "get, list, watch"),
+        rule("", &references(true), "get, list, watch, patch"),
         rule("", &references(false), "list, watch"),
         rule("", &of(&all, &["/status"]), "patch"),
         rule(

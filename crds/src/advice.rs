@@ -31,6 +31,16 @@ const HINTS: &[(&str, &str)] = &[
         "choose a tool that the server has, in mcpServerRef.toolName; it continues automatically once the server has it",
     ),
     (
+        reason::TOOL_CHANGED,
+        "read the new definition with `recif tools diff`, then take it with `recif tools accept`; of a Tool, correct \
+         mcpServerRef.digest, or remove it",
+    ),
+    (reason::TOOL_NOT_ACCEPTED, "read the definition with `recif tools diff`, then take it with `recif tools accept`"),
+    (
+        reason::HIDDEN_TEXT,
+        "read what it hides with `recif tools diff`, and name it to `recif tools accept` only if you trust it",
+    ),
+    (
         reason::IDENTITY_REQUIRED,
         "set proxy.requireIdentity of what it calls to false, or let the Tool call the gateway with a token in headersFrom",
     ),

@@ -32,6 +32,10 @@ pub const A2A: &str = "a2a";
 /// Protocol of an agent of which only its own clients know how to talk to it.
 pub const HTTP: &str = "http";
 
+/// Answer of gateway and runtime to any request for one response of OpenAI's API: `/v1/responses/{id}`.
+pub const NO_RESPONSE_BY_ID: &str = "a response cannot be read, cancelled or deleted by its id: of responses, an agent keeps only \
+                                     the messages of their conversation, which `previous_response_id` of another request continues";
+
 /// Desired state of an agent: its model, its prompt, its tools and how its Pods run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(

@@ -17,6 +17,7 @@ use crate::{
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::WorkloadStatus,
+    tool_pins::{ADOPT, ON_CHANGE},
     tool_server::{AllowedNamespaces, Publish, ToolServerStatus},
 };
 
@@ -58,6 +59,13 @@ use crate::{
         priority = 1
     ),
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint", priority = 1),
+    printcolumn(
+        name = "Held",
+        type_ = "integer",
+        json_path = ".status.heldCount",
+        description = "Tools whose definition waits until it is accepted.",
+        priority = 1
+    ),
     printcolumn(
         name = "Reason",
         type_ = "string",
@@ -114,6 +122,13 @@ pub struct MCPServerSpec {
     /// Publication of each discovered tool as a Tool object, for kubectl and for agents that list Tools by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publish: Option<Publish>,
+    /// What becomes of tools that the server changes or gains: Adopt (agents have them within a minute), or Hold (agents
+    /// keep the accepted definitions, and new tools wait, until recif tools accept). Default: Adopt.
+    // Not written where it is the default, so that the digest of an older object stays as it is.
+    #[schemars(extend("enum" = ON_CHANGE))]
+    #[schemars(extend("default" = ADOPT))]
+    #[serde(default = "adopt", skip_serializing_if = "is_adopt")]
+    pub on_change: String,
     /// Namespaces whose RemoteMCPServers may have the Service of this server as url. Default: its own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<AllowedNamespaces>,
@@ -124,7 +139,9 @@ pub struct MCPServerSpec {
     pub limits: Vec<Limit>,
 }
 
-crate::phased_object::phased_object!(workload MCPServer "mcpservers", in workload, offers server.tools_digest);
+crate::phased_object::phased_object!(
+    workload MCPServer "mcpservers", in workload, offers server.tools_digest, offers server.held_tools_digest
+);
 
 impl HasReferences for MCPServer {
     fn collect(&self, mentions: &mut ReferenceSet) {
@@ -269,6 +286,12 @@ pub struct MCPServerStatus {
     pub server: ToolServerStatus,
 }
 
+fn adopt() -> String {
+    ADOPT.into()
+}
+fn is_adopt(on_change: &str) -> bool {
+    on_change == ADOPT
+}
 fn timeout() -> Period {
     "30s".into()
 }

@@ -78,19 +78,26 @@ pub const CACHE_FORM: &str = "`cache` is 5m, 1h or off";
 
 impl ModelSpec {
     /// Returns what is wrong with a setting of `defaultConfig` that means the same for every provider and is no number. A
-    /// `toolChoice` with a `type` is in the provider's own form, which is not judged.
+    /// `toolChoice` with a `type` is in the provider's own form, which is not judged; `null` is no setting.
     pub fn setting_problem(&self) -> Option<&'static str> {
         let settings = self.default_config.as_ref()?;
-        let choice = settings.get("toolChoice").is_none_or(|choice| match choice.as_str() {
+        let setting = |name: &str| settings.get(name).filter(|value| !value.is_null());
+        let choice = setting("toolChoice").is_none_or(|choice| match choice.as_str() {
             Some(word) => ["auto", "none", "required"].contains(&word),
             None => choice["tool"].is_string() || choice["type"].is_string(),
         });
-        let cache = settings.get("cache").is_none_or(|cache| matches!(cache.as_str(), Some("5m" | "1h" | "off")));
+        let cache = setting("cache").is_none_or(|cache| matches!(cache.as_str(), Some("5m" | "1h" | "off")));
         match (choice, cache) {
             (false, _) => Some(TOOL_CHOICE_FORM),
             (true, false) => Some(CACHE_FORM),
             (true, true) => None,
         }
+    }
+
+    /// Returns the name of the tool that `toolChoice` names, unless the choice is in the provider's own form.
+    pub fn chosen_tool(&self) -> Option<&str> {
+        let choice = self.default_config.as_ref()?.get("toolChoice")?;
+        choice["tool"].as_str().filter(|_| !choice["type"].is_string())
     }
 }
 
@@ -115,5 +122,37 @@ impl HasReferences for Model {
     fn collect(&self, mentions: &mut ReferenceSet) {
         mentions.add(RefKind::PluginConfig, &self.spec.plugin_config_ref.name);
         mentions.add_fallbacks(&self.spec.fallback_refs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_setting_that_cannot_be_read_is_found() {
+        for (config, problem, tool) in [
+            (json!({"toolChoice": "auto", "cache": "off"}), None, None),
+            (json!({"toolChoice": "none"}), None, None),
+            (json!({"toolChoice": "required"}), None, None),
+            (json!({"toolChoice": null, "cache": null}), None, None),
+            (json!({"toolChoice": {"tool": "weather"}}), None, Some("weather")),
+            (json!({"toolChoice": {"type": "tool", "tool": "weather"}}), None, None),
+            (json!({"toolChoice": "any"}), Some(TOOL_CHOICE_FORM), None),
+            (json!({"toolChoice": true, "cache": "2h"}), Some(TOOL_CHOICE_FORM), None),
+            (json!({"toolChoice": ["weather"]}), Some(TOOL_CHOICE_FORM), None),
+            (json!({"toolChoice": {"tool": 1}}), Some(TOOL_CHOICE_FORM), None),
+            (json!({"cache": "2h"}), Some(CACHE_FORM), None),
+            (json!({"cache": 300}), Some(CACHE_FORM), None),
+            (json!({}), None, None),
+        ] {
+            let model = json!({
+                "provider": "p", "model": "m", "pluginConfigRef": {"name": "p"}, "defaultConfig": config,
+            });
+            let model: ModelSpec = serde_json::from_value(model).unwrap();
+            assert_eq!((model.setting_problem(), model.chosen_tool()), (problem, tool), "{config}");
+        }
     }
 }

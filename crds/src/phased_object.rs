@@ -2,10 +2,10 @@
 //! the place of the common part in the status.
 
 /// Implements [`PhasedObject`](meta::PhasedObject) for a kind by its life cycle. `in` is the field of its status that
-/// holds the [`WorkloadStatus`](crate::WorkloadStatus), and is absent if the status is one. `offers` is the path in its
-/// status of the digest of what it publishes to its referrers.
+/// holds the [`WorkloadStatus`](crate::WorkloadStatus), and is absent if the status is one. Each `offers` is the path in
+/// its status of a digest of what it publishes to its referrers.
 macro_rules! phased_object {
-    (workload $kind:ident $plural:literal $(, in $part:ident)? $(, offers $($offers:ident).+)?) => {
+    (workload $kind:ident $plural:literal $(, in $part:ident)? $(, offers $($offers:ident).+)*) => {
         impl meta::PhasedObject for $kind {
             type Phase = $crate::WorkloadPhase;
 
@@ -19,14 +19,14 @@ macro_rules! phased_object {
                 self.status.as_ref()?$(.$part)?.content_hash.as_deref()
             }
 
-            $(fn published_digest(&self) -> Option<&str> {
-                self.status.as_ref()?.$($offers).+.as_deref()
-            })?
+            fn published_digests(&self) -> Vec<Option<&str>> {
+                vec![$(self.status.as_ref().and_then(|status| status.$($offers).+.as_deref())),*]
+            }
         }
 
         $crate::phased_object::custom_object!($kind $plural);
     };
-    (reference $kind:ident $plural:literal $(, offers $($offers:ident).+)?) => {
+    (reference $kind:ident $plural:literal $(, offers $($offers:ident).+)*) => {
         impl meta::PhasedObject for $kind {
             type Phase = $crate::ReferencePhase;
 
@@ -36,9 +36,9 @@ macro_rules! phased_object {
 
             $crate::phased_object::accessors!();
 
-            $(fn published_digest(&self) -> Option<&str> {
-                self.status.as_ref()?.$($offers).+.as_deref()
-            })?
+            fn published_digests(&self) -> Vec<Option<&str>> {
+                vec![$(self.status.as_ref().and_then(|status| status.$($offers).+.as_deref())),*]
+            }
         }
 
         $crate::phased_object::custom_object!($kind $plural);

@@ -1,6 +1,8 @@
 //! Providers of models that the runtime supports, and the environment variables that configure each. The runtime opens
 //! models by them; the operator detects by them which configuration can never answer.
 
+use url::{Host, Url};
+
 /// Provider of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Provider {
@@ -10,6 +12,10 @@ pub struct Provider {
     pub keys: &'static [&'static str],
     /// Credentials and settings by which a token is fetched where there is no API key.
     pub identity: &'static [&'static str],
+    /// Sets of these, each of which is enough. The first is one that a Secret may hold; the last of it is what proves the identity.
+    pub identities: &'static [&'static [&'static str]],
+    /// Domains of the provider's hosts, which alone get the Pod's own identity; none if any host may get it.
+    pub domains: &'static [&'static str],
     /// Environment variable that holds the base URL.
     pub base: &'static str,
     /// Set if the provider's own address requires a key.
@@ -32,10 +38,44 @@ impl Provider {
     pub fn reads(&self, name: &str) -> bool {
         self.base == name || self.keys.contains(&name) || self.identity.contains(&name)
     }
+
+    /// Reports whether the host of a URL is one of the provider's own, of those that have [`Provider::domains`].
+    pub fn owns(&self, url: &Url) -> bool {
+        let host = url.host_str().unwrap_or_default();
+        self.domains.iter().any(|domain| host.strip_suffix(*domain).is_some_and(|rest| rest.ends_with('.')))
+    }
+
+    /// Returns the key that holds the API key or the identity under any name, if one is declared: a single one with a name that is
+    /// none of the provider's identity.
+    pub fn declared<'a>(&self, keys: &'a [String]) -> Option<&'a str> {
+        match keys {
+            [only] if !self.identity.contains(&only.as_str()) => Some(only.as_str()),
+            _ => None,
+        }
+    }
+}
+
+/// Reports whether the host of a URL is the Pod itself.
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 /// Provider without network and credentials, which the others are made from.
-const NONE: Provider = Provider { names: &[], keys: &[], identity: &[], base: "", needs_key: false, settings: &[] };
+const NONE: Provider = Provider {
+    names: &[],
+    keys: &[],
+    identity: &[],
+    identities: &[],
+    domains: &[],
+    base: "",
+    needs_key: false,
+    settings: &[],
+};
 
 /// OpenAI's Chat Completions, and servers that are compatible with it.
 pub const OPENAI: Provider =
@@ -74,6 +114,20 @@ pub const AZURE_OPENAI: Provider = Provider {
         "AZURE_CLIENT_SECRET",
         "AZURE_AUTHORITY_HOST",
     ],
+    identities: &[
+        &["AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET"],
+        &["AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"],
+    ],
+    domains: &[
+        "openai.azure.com",
+        "cognitiveservices.azure.com",
+        "services.ai.azure.com",
+        "api.cognitive.microsoft.com",
+        "openai.azure.us",
+        "cognitiveservices.azure.us",
+        "openai.azure.cn",
+        "cognitiveservices.azure.cn",
+    ],
     base: "AZURE_OPENAI_ENDPOINT",
     settings: &[API_VERSION_KEYS],
     ..NONE
@@ -83,6 +137,8 @@ pub const AZURE_OPENAI: Provider = Provider {
 pub const GEMINI_VERTEX: Provider = Provider {
     names: &["gemini-vertex", "vertexai", "vertex-ai"],
     identity: &["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GCE_METADATA_HOST"],
+    identities: &[&["GOOGLE_APPLICATION_CREDENTIALS"]],
+    domains: &["googleapis.com"],
     base: "GOOGLE_VERTEX_BASE_URL",
     settings: &[PROJECT_KEYS, REGION_KEYS],
     ..NONE
@@ -105,6 +161,11 @@ pub const BEDROCK: Provider = Provider {
         "AWS_CONTAINER_CREDENTIALS_FULL_URI",
         "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
         "AWS_REGION",
+    ],
+    identities: &[
+        &["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"],
+        &["AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"],
+        &["AWS_CONTAINER_CREDENTIALS_FULL_URI"],
     ],
     base: "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
     ..NONE
@@ -149,5 +210,28 @@ mod tests {
             assert!(AZURE_OPENAI.reads(name), "{name}");
         }
         assert!(!AZURE_OPENAI.reads("OPENAI_API_KEY") && !OPENAI.reads("AZURE_CLIENT_SECRET"));
+    }
+
+    #[test]
+    fn a_set_of_an_identity_is_made_of_what_the_provider_reads() {
+        for provider in PROVIDERS {
+            let sets = provider.identities.iter().flat_map(|all| all.iter());
+            assert_eq!(sets.clone().find(|name| !provider.identity.contains(name)), None, "{:?}", provider.names);
+            assert_eq!(provider.identity.is_empty(), sets.count() == 0, "{:?}", provider.names);
+        }
+    }
+
+    #[test]
+    fn a_host_of_a_provider_is_below_its_domains() {
+        for (url, is_own) in [
+            ("https://aiplatform.googleapis.com/v1", true),
+            ("https://googleapis.com", false),
+            ("https://agoogleapis.com", false),
+            ("https://a.googleapis.com.evil", false),
+            ("https://evil/a.googleapis.com", false),
+        ] {
+            assert_eq!(GEMINI_VERTEX.owns(&Url::parse(url).unwrap()), is_own, "{url}");
+        }
+        assert!(!BEDROCK.owns(&Url::parse("https://bedrock-runtime.eu-central-1.amazonaws.com").unwrap()));
     }
 }

@@ -27,7 +27,7 @@ pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
 /// An image of the user's own gets a provider of models that Récif's runner does not know.
 pub const UNKNOWN_PROVIDER: &str = "UnknownProvider";
 
-/// A setting has a name that nothing reads.
+/// A setting, or each key of a Secret, has a name that nothing reads.
 pub const UNKNOWN_SETTING: &str = "UnknownSetting";
 
 /// The server cannot be connected to, or answers HTTP 5xx.
@@ -56,6 +56,14 @@ pub const DISCOVERY_FAILURES: &[&str] = &[
 ];
 /// The server of a Tool has no such tool.
 pub const TOOL_NOT_FOUND: &str = "ToolNotFound";
+/// The definition of a tool is another one at its server than the accepted one, or than the one that a Tool names by digest.
+pub const TOOL_CHANGED: &str = "ToolChanged";
+/// A tool is new at its server, and was not accepted yet.
+pub const TOOL_NOT_ACCEPTED: &str = "ToolNotAccepted";
+/// The definition of a tool has text that a model reads and people do not see, or is too long to be read.
+pub const HIDDEN_TEXT: &str = "HiddenText";
+/// Reasons why the definition of a tool waits until it is accepted.
+pub const HELD_TOOL: &[&str] = &[TOOL_CHANGED, TOOL_NOT_ACCEPTED, HIDDEN_TEXT];
 /// A Tool calls a workload that only gateways may call.
 pub const IDENTITY_REQUIRED: &str = "IdentityRequired";
 /// A Tool asks an Agent that speaks a protocol of its own.

@@ -15,6 +15,7 @@ use crate::{
     Period,
     references::{HasReferences, ReferenceSet},
     schema,
+    tool_pins::{HOLD, ON_CHANGE},
     tool_server::{AllowedNamespaces, Publish, ServerHeader, ServerTls, ToolServerStatus},
 };
 
@@ -37,6 +38,13 @@ use crate::{
     printcolumn(name = "Tools", type_ = "integer", json_path = ".status.toolCount"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Held",
+        type_ = "integer",
+        json_path = ".status.heldCount",
+        description = "Tools whose definition waits until it is accepted.",
+        priority = 1
+    ),
     printcolumn(
         name = "Reason",
         type_ = "string",
@@ -95,9 +103,18 @@ pub struct RemoteMCPServerSpec {
     /// Publication of each discovered tool as a Tool object, for kubectl and for agents that list Tools by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publish: Option<Publish>,
+    /// What becomes of tools that the server changes or gains: Hold (agents keep the accepted definitions, and new tools
+    /// wait, until recif tools accept), or Adopt (agents have them within a minute). Default: Hold.
+    // Not written where it is the default, so that the digest of an older object stays as it is.
+    #[schemars(extend("enum" = ON_CHANGE))]
+    #[schemars(extend("default" = HOLD))]
+    #[serde(default = "hold", skip_serializing_if = "is_hold")]
+    pub on_change: String,
 }
 
-crate::phased_object::phased_object!(reference RemoteMCPServer "remotemcpservers", offers server.tools_digest);
+crate::phased_object::phased_object!(
+    reference RemoteMCPServer "remotemcpservers", offers server.tools_digest, offers server.held_tools_digest
+);
 
 impl HasReferences for RemoteMCPServer {
     fn collect(&self, mentions: &mut ReferenceSet) {
@@ -133,6 +150,12 @@ pub struct RemoteMCPServerStatus {
     pub server: ToolServerStatus,
 }
 
+fn hold() -> String {
+    HOLD.into()
+}
+fn is_hold(on_change: &str) -> bool {
+    on_change == HOLD
+}
 fn streamable_http() -> String {
     "STREAMABLE_HTTP".into()
 }

@@ -19,6 +19,8 @@ use crate::{
     tool_server::{ServerHeader, ServerTls},
 };
 
+pub use crate::tool_server_ref::ServerRef;
+
 /// Desired state of a Tool: its type, its target and its parameters.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
@@ -267,38 +269,6 @@ pub fn is_builtin(name: &str) -> bool {
     matches!(name, "datetime" | "calculator" | "web_search" | "web-search" | "fetch_url" | "fetch-url")
 }
 
-/// Reference to a tool of an MCP server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::rule(
-    "self.kind == 'RemoteMCPServer' || !has(self.__namespace__)",
-    "an MCPServer is used in its own namespace only: leave out namespace",
-))]
-pub struct ServerRef {
-    /// Kind of the server: RemoteMCPServer or MCPServer. Default: RemoteMCPServer.
-    // A string and not an enum: a value written by another version must not make the object unreadable.
-    #[schemars(extend("enum" = ServerRef::KINDS))]
-    #[serde(default = "remote_server")]
-    pub kind: String,
-    /// Namespace of a RemoteMCPServer, whose allowedNamespaces must admit the Tool's namespace. Empty: the same
-    /// namespace.
-    #[schemars(length(max = 63))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Name of the server.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// Name of the tool at the server. Empty: spec.name of the Tool.
-    #[schemars(length(max = 128))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_name: Option<String>,
-}
-
-impl ServerRef {
-    /// Kinds of servers.
-    pub const KINDS: &'static [&'static str] = &["RemoteMCPServer", "MCPServer"];
-}
-
 /// Reference to an Agent that a tool asks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentRef {
@@ -385,9 +355,6 @@ pub const PARAMETER_TYPES: &[&str] = &["string", "integer", "number", "boolean"]
 
 fn string() -> String {
     "string".into()
-}
-fn remote_server() -> String {
-    "RemoteMCPServer".into()
 }
 fn general() -> String {
     "general".into()

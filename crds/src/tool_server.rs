@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt};
 use meta::schema::brief;
 use schemars::JsonSchema;
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::schema::{self, rule, transition_rule};
+pub use crate::tool_server_status::{DiscoveredTool, GoneTool, ServerInfo, ToolServerStatus};
 
 /// Headers that belong to the protocol or to the connection, in lower case.
 pub(crate) const RESERVED: &[&str] = &[
@@ -249,66 +250,6 @@ fn matches_glob(glob: &str, text: &str) -> bool {
     glob.get(at..).unwrap_or_default().iter().all(|rest| *rest == '*')
 }
 
-/// Discovered tools of an MCP server.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ToolServerStatus {
-    /// Tools of the server as of its last answer, by name. Their definitions are in a ConfigMap of the server's own.
-    #[schemars(schema_with = "schema::by_name::<DiscoveredTool>")]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub discovered_tools: Vec<DiscoveredTool>,
-    /// Number of discovered tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_count: Option<i32>,
-    /// SHA-256 (hex) of the definitions in the ConfigMap.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools_digest: Option<String>,
-    /// Number of Tools that were published from them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published_tools: Option<i32>,
-    /// Time of the last change of the discovered tools, not of the last discovery.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools_changed_at: Option<Time>,
-    /// Name and version that the server reports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_info: Option<ServerInfo>,
-    /// MCP handshake that the server speaks: initialize (revisions up to 2025-11-25) or discover (from 2026-07-28 on).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub era: Option<String>,
-}
-
-impl ToolServerStatus {
-    /// Returns the discovered tool of this name.
-    pub fn tool(&self, name: &str) -> Option<&DiscoveredTool> {
-        self.discovered_tools.iter().find(|tool| tool.name == name)
-    }
-}
-
-/// Tool that an MCP server reported.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DiscoveredTool {
-    /// Name of the tool at the server.
-    pub name: String,
-    /// Description of the tool, its first 256 characters.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub description: String,
-    /// SHA-256 (hex) of the tool's definition.
-    #[serde(default)]
-    pub digest: String,
-}
-
-/// Name and version that an MCP server reports.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ServerInfo {
-    /// Name that the server reports.
-    pub name: String,
-    /// Version that the server reports.
-    pub version: String,
-    /// Revision of the protocol that was agreed on.
-    pub protocol_version: String,
-}
-
 /// Returns the name of the ConfigMap with the definitions of the tools of a server of this kind. An object's name has
 /// no dot, so this name collides with no other, and servers of both kinds may have the same name.
 pub fn tools_config_map(kind: &str, server: &str) -> String {
@@ -316,7 +257,7 @@ pub fn tools_config_map(kind: &str, server: &str) -> String {
     format!("{server}.{suffix}")
 }
 
-/// Key of the definitions in that ConfigMap.
+/// Key of the accepted definitions in that ConfigMap.
 pub const TOOLS_KEY: &str = "tools.json";
 
 fn yes() -> bool {

@@ -1,4 +1,5 @@
-//! `toolServers[]` of an agent or flow: tools of an MCP server by one line, without a Tool object for each.
+//! References to tools of MCP servers: `mcpServerRef` of a Tool, and `toolServers[]` of an agent or flow, which has tools of a
+//! server by one line, without a Tool object for each.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -8,12 +9,53 @@ use crate::{
     digest, forward_headers,
     references::{RefKind, ReferenceSet},
     schema,
-    tool::ServerRef,
     tool_server::{self, ServerHeader},
 };
 
 /// Longest name of a tool that a model sees.
 const MAX_NAME: usize = 64;
+
+/// Reference to a tool of an MCP server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::rule(
+    "self.kind == 'RemoteMCPServer' || !has(self.__namespace__)",
+    "an MCPServer is used in its own namespace only: leave out namespace",
+))]
+pub struct ServerRef {
+    /// Kind of the server: RemoteMCPServer or MCPServer. Default: RemoteMCPServer.
+    // A string and not an enum: a value written by another version must not make the object unreadable.
+    #[schemars(extend("enum" = ServerRef::KINDS))]
+    #[serde(default = "remote_server")]
+    pub kind: String,
+    /// Namespace of a RemoteMCPServer, whose allowedNamespaces must admit the Tool's namespace. Empty: the same
+    /// namespace.
+    #[schemars(length(max = 63))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the server.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Name of the tool at the server. Empty: spec.name of the Tool.
+    #[schemars(length(max = 128))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// Digest of the only definition with which the tool may be used. The Tool is in Error while another one is accepted.
+    #[schemars(
+        length(max = 71),
+        transform = schema::rule(
+            "self.matches('^sha256:[0-9a-f]{64}$')",
+            "must be the digest that recif tools shows, such as sha256:…",
+        )
+    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
+
+impl ServerRef {
+    /// Kinds of servers.
+    pub const KINDS: &'static [&'static str] = &["RemoteMCPServer", "MCPServer"];
+}
 
 /// MCP server whose tools an agent or flow may call, as if it listed a Tool for each of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

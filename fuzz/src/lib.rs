@@ -7,8 +7,10 @@
 // The included files have tests, which run in their own packages.
 #![cfg(not(test))]
 
+pub mod agents;
 pub mod apiserver;
 pub mod bridge;
 pub mod gateway;
+pub mod imports;
 pub mod prompts;
 pub mod runner;

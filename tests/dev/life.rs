@@ -35,6 +35,25 @@ async fn the_first_signal_waits_for_requests_that_are_served() {
 }
 
 #[tokio::test]
+async fn the_last_answer_before_the_end_is_kept_as_a_run() {
+    let folder = folder("last-run");
+    save(folder.join("a.yaml"), agent("one")).unwrap();
+    let mut dev = Dev::start(&folder, &["a.yaml"]).await;
+    dev.ready().await;
+    let request = client().post(dev.chat_url("a")).json(&serde_json::json!({ "message": "hello" }));
+    let answer = request.timeout(SOON).send().await.unwrap();
+    let run = answer.headers()["x-recif-run"].to_str().unwrap().to_owned();
+    answer.text().await.unwrap();
+    // Its spans are still with the program, which sends them once a second.
+    dev.signal("-INT").await;
+    assert_eq!(dev.end().await, 0);
+    let mut next = Dev::start(&folder, &["a.yaml"]).await;
+    next.ready().await;
+    let (code, shown, errors) = next.recif(&["trace", "--run", &run]).await;
+    assert!(code == 0 && shown.contains("invoke_agent"), "{code} {shown} {errors}");
+}
+
+#[tokio::test]
 async fn a_second_signal_waits_for_nothing() {
     let folder = folder("second");
     let deployment = "apiVersion: apps/v1

@@ -22,6 +22,7 @@ recif why agent/my-agent                        # one sentence: what it waits fo
 recif why -A                                    # all that is not as it should be, in all namespaces
 recif trace agent/my-agent -f                   # every step and wait: which action, why, how long
 recif trace --run 4bf92f3577b34da6a3ce929d0e0e4736   # what became of a request: models, tools, tokens, errors
+recif tools diff rmcp/docs                      # what an MCP server changed of its tools; then recif tools accept
 recif logs agent/my-agent -f                    # what its Pods write, through rollouts and restarts
 recif chat agent/my-agent \"What is 6*7?\"        # the answer as it comes; also from a pipe, or as a conversation
 recif chat flow/greeter '{\"name\": \"Ada\"}'       # a flow gets its variables; a set's is flowset/NAME/FLOW

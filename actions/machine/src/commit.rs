@@ -86,7 +86,7 @@ impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
                     record.reason = entry.reason.clone();
                     record.trace_id = entry.trace_id.clone();
                 }
-                record.event = event_text(step.cr.as_ref(), &done, step.wait.as_ref());
+                record.event = event_text(step.cr.as_ref(), &done, step.wait.as_ref()).or_else(|| step.event.clone());
                 if let Some((_, why)) = lost {
                     record.outcome = StepOutcome::Defect;
                     record.reason = why;

@@ -7,8 +7,8 @@ use futures::FutureExt;
 use meta::{Key, PhasedObject, reason};
 
 use super::{
-    Action, ActionError, ApiError, Context, Driver, EdgeOwner, NamespaceReader, StepNotes, Wait, backoff::jitter,
-    retry_state::ObjectRetryState, rules::rule,
+    Action, ActionError, ApiError, Context, Driver, EdgeOwner, EventText, NamespaceReader, StepNotes, Wait,
+    backoff::jitter, retry_state::ObjectRetryState, rules::rule,
 };
 
 /// One step: the object it is based on, the action or rule that decides, and the result.
@@ -21,6 +21,8 @@ pub(super) struct StepDecision<'a, K: PhasedObject> {
     pub(super) wait: Option<Wait>,
     pub(super) reason: Option<String>,
     pub(super) facts: String,
+    /// Event that the action asks for.
+    pub(super) event: Option<EventText>,
     /// Delay after which the action asks for the next step without a watch event.
     pub(super) recheck: Option<Duration>,
     /// True if the object changes phase once too often without an outside change.
@@ -39,6 +41,7 @@ impl<'a, K: PhasedObject> StepDecision<'a, K> {
             wait: None,
             reason: None,
             facts: String::new(),
+            event: None,
             recheck: None,
             backed_off: false,
             took: Duration::ZERO,
@@ -98,6 +101,7 @@ impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
         step.facts = notes.facts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
         step.wait = notes.wait;
         step.reason = notes.reason;
+        step.event = notes.event;
         result
     }
 }

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use super::EventText;
+
 /// Wait of a step, as the action describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wait {
@@ -59,6 +61,7 @@ pub(super) struct NoteSet {
     pub(super) reason: Option<String>,
     pub(super) requeue_after: Option<Duration>,
     pub(super) facts: Vec<(&'static str, String)>,
+    pub(super) event: Option<EventText>,
 }
 
 impl StepNotes {
@@ -110,6 +113,11 @@ impl StepNotes {
     /// Sets the reason of a transition, one sentence for history and trace; without it the edge's own text is used.
     pub fn reason(&self, reason: impl Into<String>) {
         self.lock().reason = Some(reason.into());
+    }
+
+    /// Emits a Warning Event once the step has written something, unless the write itself is worth an Event.
+    pub fn warn(&self, reason: &str, message: impl Into<String>) {
+        self.lock().event = Some(EventText { warning: true, reason: reason.to_owned(), message: message.into() });
     }
 
     /// Requests a requeue after this delay without a watch event; the shortest delay requested counts.

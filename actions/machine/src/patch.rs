@@ -91,7 +91,9 @@ fn map_changes(
     for (key, value) in new.iter().filter(|(key, value)| old.get(*key) != Some(value)) {
         changes.push(json!({"op": "add", "path": path(key), "value": value}));
     }
-    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+    // What another client has set meanwhile is not removed.
+    for (key, value) in old.iter().filter(|(key, _)| !new.contains_key(*key)) {
+        changes.push(json!({"op": "test", "path": path(key), "value": value}));
         changes.push(json!({"op": "remove", "path": path(key)}));
     }
 }
@@ -166,6 +168,7 @@ mod tests {
             |key: &str| ObjectMeta { annotations: Some(BTreeMap::from([(key.to_owned(), "x".to_owned())])), ..meta() };
         let patch = metadata_patch(&with("a"), &with("recif.dev/b~c")).expect("a patch");
         assert_eq!(patch[1]["path"], "/metadata/annotations/recif.dev~1b~0c");
-        assert_eq!(patch[2], json!({"op": "remove", "path": "/metadata/annotations/a"}));
+        assert_eq!(patch[2], json!({"op": "test", "path": "/metadata/annotations/a", "value": "x"}));
+        assert_eq!(patch[3], json!({"op": "remove", "path": "/metadata/annotations/a"}));
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     ports::{ChildKind, ChildManifest},
     references::{
         self, AvailableVariables, Evaluation, Inputs, ONLY_GATEWAYS, PLAIN_HTTP, Query, Referable, Resolver,
-        Uncallable, Usage,
+        Uncallable, Usage, model_setting_problem,
     },
     render::{self, AGENT, AgentImages, AgentParts, RenderError, RenderSettings},
     runtime_notes::unknown_providers,
@@ -103,7 +103,12 @@ impl WorkloadKind for Agent {
         let given = AvailableVariables::of(cache, namespace, &spec.env, &spec.env_from, spec.pod_template.as_ref());
         match &spec.model_ref {
             None => given.provider_problem(&spec.model_type),
-            Some(named) => given.model_problem(cache, namespace, &cache.get::<Model>(namespace, &named.name)?.spec),
+            Some(named) => {
+                let model = cache.get::<Model>(namespace, &named.name)?;
+                let may_have = |tool: &str| AgentReferences::look_up(self, deps).may_have_tool(spec, tool);
+                let setting = || model_setting_problem(cache, namespace, Some(&named.name), &model.spec, &may_have);
+                given.model_problem(cache, namespace, &model.spec).or_else(setting)
+            }
         }
     }
 

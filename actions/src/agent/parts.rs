@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{
-    Agent, Flow, HasReferences, Model, PluginConfig, Prompt, RefKind, Reference, Tool, ToolSpec, tool::ToolType,
+    Agent, Flow, HasReferences, Model, PluginConfig, Prompt, RefKind, Reference, Tool, ToolSpec, agent::AgentSpec,
+    tool::ToolType,
 };
 use machine::ActionError;
 
@@ -96,6 +97,18 @@ impl AgentReferences {
     /// Reports whether Models stand in for that of `modelRef`.
     pub(super) fn has_fallbacks(&self) -> bool {
         !self.fallbacks.is_empty()
+    }
+
+    /// Reports whether the runtime may offer the model a tool of this name; true if it may offer none, where no choice counts.
+    pub(super) fn may_have_tool(&self, spec: &AgentSpec, name: &str) -> bool {
+        let names = self.tools.iter().filter_map(|(listed, tool, _)| match tool {
+            None => Some(listed.as_str()),
+            Some(tool) => tool.spec.enabled.then_some(tool.spec.name.as_str()),
+        });
+        let names: Vec<&str> = names.collect();
+        // The tool of a knowledge base has this prefix.
+        let is_search = !spec.knowledge_bases.is_empty() && name.starts_with("search_");
+        names.is_empty() || names.contains(&name) || is_search
     }
 
     /// Returns the providers of the Model of `modelRef` and of those that stand in for it.

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crds::{digest, json_schema, reason, tool_server::DiscoveredTool};
+use crds::{digest, hidden_text::hidden_text, json_schema, reason, tool_server::DiscoveredTool};
 
 use super::definitions::{Definitions, MAX_TOOLS, McpToolDefinition};
 
@@ -31,6 +31,8 @@ pub struct Catalog {
     pub tools: Vec<DiscoveredTool>,
     /// Deviation from the server's list, if there is one: reason and sentence.
     pub problem: Option<(&'static str, String)>,
+    /// What hides text in the definition of a tool, by its name.
+    pub hidden: BTreeMap<String, String>,
 }
 
 /// Tool reduced to what a catalog needs: a text takes a fraction of the memory that its JSON values take.
@@ -41,6 +43,8 @@ pub struct CompactTool {
     definition: String,
     /// Reason why its schemas are not accepted.
     rejection: Option<String>,
+    /// What hides text in its definition.
+    hides: Option<String>,
 }
 
 impl From<&McpToolDefinition> for CompactTool {
@@ -50,7 +54,8 @@ impl From<&McpToolDefinition> for CompactTool {
         let description = tool.description.chars().take(MAX_DESCRIPTION).collect();
         let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
         let unfit = schemas.into_iter().flatten().find_map(|schema| json_schema::evaluate_cost(schema).err());
-        Self { name: tool.name.clone(), description, definition, rejection: unfit }
+        let hides = hidden_text(&definition);
+        Self { name: tool.name.clone(), description, definition, rejection: unfit, hides }
     }
 }
 
@@ -80,24 +85,43 @@ impl Catalog {
                 Entry::Vacant(_) => refused.push(tool.name),
             }
         }
-        let (mut kept, mut listed, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut described, mut length) = (0, 1);
+        let (mut listed, mut texts, mut hidden) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut described = 0;
         for (name, tool) in &tools {
             described += stored_size(name) + stored_size(&tool.description);
             let description = if described > MAX_DESCRIPTIONS { String::new() } else { tool.description.clone() };
             let digest = digest::sha256_hex(tool.definition.as_bytes());
-            listed.push(DiscoveredTool { name: name.clone(), description, digest });
-            if length + tool.definition.len() + 1 > MAX_BYTES {
-                left_out.push(name.as_str());
-                continue;
-            }
-            length += tool.definition.len() + 1;
-            kept.push((name.as_str(), tool.definition.as_str()));
+            listed.push(DiscoveredTool { name: name.clone(), description, digest, ..DiscoveredTool::default() });
+            texts.push((name.as_str(), tool.definition.as_str()));
+            hidden.extend(tool.hides.iter().map(|what| (name.clone(), what.clone())));
         }
-        let definitions = Arc::new(Definitions::join(kept));
+        let (definitions, left_out) = join(texts);
         let digest = digest::sha256_hex(definitions.text().as_bytes());
-        Self { definitions, digest, problem: problem(more, &left_out, &refused, &unfit), tools: listed }
+        let problem = problem(more, &left_out, &refused, &unfit);
+        Self { definitions: Arc::new(definitions), digest, tools: listed, problem, hidden }
     }
+
+    /// Returns the catalog with other tools and definitions, each by its name and sorted, than the server lists.
+    pub(super) fn with_definitions(&self, tools: Vec<DiscoveredTool>, texts: Vec<(&str, &str)>) -> Self {
+        let (definitions, left_out) = join(texts);
+        let digest = digest::sha256_hex(definitions.text().as_bytes());
+        let problem = if left_out.is_empty() { self.problem.clone() } else { problem(false, &left_out, &[], &[]) };
+        Self { definitions: Arc::new(definitions), digest, tools, problem, hidden: self.hidden.clone() }
+    }
+}
+
+/// Joins definitions, each by its name, and returns the names of those for which there is no room.
+fn join<'a>(texts: Vec<(&'a str, &'a str)>) -> (Definitions, Vec<&'a str>) {
+    let (mut kept, mut left_out, mut length) = (Vec::new(), Vec::new(), 1);
+    for (name, text) in texts {
+        if length + text.len() + 1 > MAX_BYTES {
+            left_out.push(name);
+            continue;
+        }
+        length += text.len() + 1;
+        kept.push((name, text));
+    }
+    (Definitions::join(kept), left_out)
 }
 
 /// Returns the bytes that a text takes in storage, as JSON with every character escaped that may be.
@@ -221,6 +245,32 @@ mod tests {
         let tools = (0..1000).map(|n| tool(&n.to_string(), &"<".repeat(300))).collect();
         let described: usize = catalogue(tools).tools.iter().map(|tool| stored_size(&tool.description)).sum();
         assert!(described <= MAX_DESCRIPTIONS, "{described}");
+    }
+
+    #[test]
+    fn what_hides_text_is_named_wherever_it_stands() {
+        let in_schema = json!({"type": "object", "properties": {"a": {"description": "A file.\u{202e}"}}});
+        let one = catalogue(vec![
+            tool("plain", "Adds."),
+            tool("hides", "Adds.\u{200b}"),
+            tool("long", &"x".repeat(21 * 1024)),
+            McpToolDefinition { input_schema: in_schema, ..tool("schema", "") },
+        ]);
+        let hidden: Vec<_> = one.hidden.iter().map(|(name, what)| format!("{name} {what}")).collect();
+        let expected = [
+            "hides has the invisible character U+200B",
+            "long is longer than 20 KiB",
+            "schema has the bidirectional character U+202E",
+        ];
+        assert_eq!(hidden, expected);
+        assert_eq!(one.tools.len(), 4, "they are listed all the same");
+    }
+
+    #[test]
+    fn the_digest_of_a_definition_is_that_of_its_canonical_json() {
+        let one = catalogue(vec![tool("a", "A")]);
+        let text = r#"{"description":"A","inputSchema":{"properties":{"a":{},"b":{}},"type":"object"},"name":"a"}"#;
+        assert_eq!(one.tools[0].digest, digest::sha256_hex(text.as_bytes()));
     }
 
     #[test]

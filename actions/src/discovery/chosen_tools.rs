@@ -12,7 +12,10 @@ use crds::{
 use kube::core::ObjectMeta;
 use serde_json::json;
 
-use super::server_tool::{ToolServerView, WRITING, complete, no_definition, no_such_tool};
+use super::{
+    held::held_words,
+    server_tool::{ToolServerView, WRITING, complete, no_definition, no_such_tool, server_name},
+};
 use crate::ports::CacheReader;
 
 /// State of the tools that a choice takes, for the objects that use them.
@@ -40,17 +43,25 @@ pub(crate) fn chosen_state(
         Ok(server) => server,
         Err(what) => return ChosenState::Missing(what),
     };
-    let chosen: Vec<_> = server.tools.discovered_tools.iter().filter(|tool| choice.selects(&tool.name)).collect();
+    let chosen: Vec<_> = server.tools.in_use().filter(|tool| choice.selects(&tool.name)).collect();
     let lacking = choice.named().find(|name| server.tools.tool(name).is_none());
     if let Some(what) = server.pending(lacking.is_none() && !chosen.is_empty()) {
         return ChosenState::Pending(what);
     }
     if lacking.is_some() || chosen.is_empty() {
-        return match (server.silence(), lacking) {
-            (Some(what), _) => ChosenState::Missing(what),
-            (None, Some(tool)) => ChosenState::Missing(no_such_tool(&server.tools, tool)),
-            (None, None) if server.tools.discovered_tools.is_empty() => ChosenState::Missing("has no tools".to_owned()),
-            (None, None) => ChosenState::NoneChosen,
+        // Of those that wait, the one that is named in full, or all that would be chosen.
+        let is_meant = |tool: &&DiscoveredTool| match lacking {
+            Some(name) => tool.name == name,
+            None => choice.selects(&tool.name),
+        };
+        let held = held_words(server_name(reference), server.tools.held().filter(is_meant));
+        return match (server.silence(), held, lacking) {
+            (Some(what), ..) | (None, Some((_, what)), _) => ChosenState::Missing(what),
+            (None, None, Some(tool)) => ChosenState::Missing(no_such_tool(&server.tools, tool)),
+            (None, None, None) if server.tools.in_use().next().is_none() => {
+                ChosenState::Missing("has no tools".to_owned())
+            }
+            (None, None, None) => ChosenState::NoneChosen,
         };
     }
     let Some(kept) = server.definitions(cache, reference, from) else {
@@ -106,7 +117,7 @@ pub(crate) fn chosen_tools(cache: &dyn CacheReader, from: &str, entry: &ToolServ
         let metadata = ObjectMeta { namespace: Some(from.to_owned()), ..ObjectMeta::default() };
         Some((name.to_owned(), Tool { metadata, spec, status: None }))
     });
-    let listed = server.tools.discovered_tools.iter().map(|tool| &tool.name);
+    let listed = server.tools.in_use().map(|tool| &tool.name);
     let undefined = listed.filter(|name| choice.selects(name) && !definitions.contains(name));
     ChosenTools { tools: tools.collect(), undefined: undefined.cloned().collect() }
 }
@@ -138,5 +149,6 @@ fn server_ref(entry: &ToolServerRef, tool: &str) -> ServerRef {
         namespace: entry.namespace.clone(),
         name: entry.name.clone(),
         tool_name: Some(tool.to_owned()),
+        digest: None,
     }
 }

@@ -88,9 +88,14 @@ impl Definitions {
         self.ranges.contains_key(name)
     }
 
+    /// Returns the definition of this name as it is written.
+    pub(super) fn text_of(&self, name: &str) -> Option<&str> {
+        self.text.get(self.ranges.get(name)?.clone())
+    }
+
     /// Returns the definition of this name, if it can be parsed.
     pub fn get(&self, name: &str) -> Option<McpToolDefinition> {
-        serde_json::from_str(self.text.get(self.ranges.get(name)?.clone())?).ok()
+        serde_json::from_str(self.text_of(name)?).ok()
     }
 }
 

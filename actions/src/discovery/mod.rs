@@ -3,12 +3,16 @@
 //! A query takes as long as the server likes, so no action waits for it (stale-while-revalidate, [RFC
 //! 5861](https://www.rfc-editor.org/rfc/rfc5861#section-3)): the port returns the last known result at once, queries in the
 //! background, and enqueues the object when there is a new result and when the next query is due. While a server is down its last
-//! result stays: its tools in the status, their definitions in a ConfigMap.
+//! result stays: its tools in the status, their definitions in a ConfigMap. What a server changes is used at once, or waits until a
+//! person accepts it (`pins`).
 
+mod acceptance;
 mod catalog;
 mod chosen_tools;
 mod definitions;
+mod held;
 mod persist;
+mod pins;
 mod publish;
 mod server;
 mod server_tool;
@@ -24,7 +28,7 @@ pub(crate) use chosen_tools::{ChosenState, chosen_state, chosen_tools};
 pub use definitions::{Definitions, MAX_TOOLS, McpToolDefinition};
 pub use server::ToolServer;
 pub(crate) use server_tool::{ToolState, resolve_tool, tool_state};
-pub use store::store_tools;
+pub use store::{is_accepting, store_tools};
 pub use unpublish::Unpublishing;
 
 use machine::ActionError;
@@ -89,8 +93,18 @@ pub struct Discovered {
     pub server: ServerInfo,
     /// Era of the protocol: `initialize` or `discover`.
     pub era: String,
-    /// `true` if its tools keep changing, so that it is queried with an exponential back-off.
-    pub restless: bool,
+    /// Number of changes of its tools in a row, after each of which it is queried with a longer back-off.
+    pub changes: u32,
+}
+
+/// Number of changes in a row from which the status says that the server keeps changing.
+const UNSTABLE_AFTER: u32 = 4;
+
+impl Discovered {
+    /// Reports whether the tools of the server keep changing.
+    pub fn is_restless(&self) -> bool {
+        self.changes >= UNSTABLE_AFTER
+    }
 }
 
 /// Reason why a server's tools are not known.

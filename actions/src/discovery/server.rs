@@ -1,6 +1,6 @@
 //! Access to the spec and status fields that the kinds of tool servers share.
 
-use crds::{MCPServer, RemoteMCPServer, ToolServerStatus, tool_server::Publish};
+use crds::{MCPServer, RemoteMCPServer, ToolServerStatus, tool_pins::OnChange, tool_server::Publish};
 use kube::Resource;
 use meta::PhasedObject;
 
@@ -8,6 +8,8 @@ use meta::PhasedObject;
 pub trait ToolServer: PhasedObject + Resource<DynamicType = ()> {
     /// Returns the settings for publishing its tools as Tools.
     fn publish(&self) -> Option<&Publish>;
+    /// Returns the reaction to a definition that changes, and to a new tool.
+    fn on_change(&self) -> OnChange;
     /// Returns the status of its tools.
     fn tools_status(&self) -> Option<&ToolServerStatus>;
     /// Returns the status of its tools, created if there is none.
@@ -20,6 +22,9 @@ macro_rules! tool_server {
         impl ToolServer for $kind {
             fn publish(&self) -> Option<&Publish> {
                 self.spec.publish.as_ref()
+            }
+            fn on_change(&self) -> OnChange {
+                OnChange::parse(&self.spec.on_change)
             }
             fn tools_status(&self) -> Option<&ToolServerStatus> {
                 self.status.as_ref().map(|status| &status.server)

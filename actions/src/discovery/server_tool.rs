@@ -7,13 +7,17 @@ use crds::{
     digest::digest,
     reason,
     tool::ServerAccess,
+    tool_pins::digest_hex,
     tool_server::{AllowedNamespaces, ServerHeader, ServerTls, TOOLS_KEY, ValueSource, tools_config_map},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use meta::{CommonStatus, Phase, condition_type};
 use serde_json::{Value, json};
 
-use super::McpToolDefinition;
+use super::{
+    McpToolDefinition,
+    held::{NamedServer, held_words},
+};
 use crate::{
     allowed_namespaces::refusal,
     ports::{CacheReader, CachedChild, ChildKind, ChildRef},
@@ -22,14 +26,22 @@ use crate::{
 /// State of a server's tool for the objects that use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ToolState {
-    /// The tool is known: digest of everything that is used of it, and why the server cannot be reached, if so.
-    Known { digest: String, unreachable: Option<(String, String)> },
+    /// The tool is known: digest of everything that is used of it, digest (hex) of its definition, why the server has another
+    /// definition that waits, if so, and why the server cannot be reached, if so.
+    Known {
+        digest: String,
+        definition: String,
+        held: Option<(&'static str, String)>,
+        unreachable: Option<(String, String)>,
+    },
     /// The server is not ready yet, as the text says, such as `is Resolving`.
     Pending(String),
     /// The user has to act, as the text says, such as `not found`.
     Missing(String),
     /// The server has no such tool, as the text says.
     NoSuchTool(String),
+    /// The tool waits until a person accepts it, for the reason and as the text says.
+    NotAccepted { reason: &'static str, what: String },
 }
 
 /// Tool server of either kind, as the informer caches have it.
@@ -185,21 +197,32 @@ pub(crate) fn tool_state(cache: &dyn CacheReader, reference: &Reference, from: &
     if let Some(what) = server.pending(known.is_some()) {
         return ToolState::Pending(what);
     }
+    let held = held_words(server_name(reference), server.tools.held_tool(tool));
     let Some(known) = known else {
-        return match server.silence() {
-            Some(what) => ToolState::Missing(what),
-            None => ToolState::NoSuchTool(no_such_tool(&server.tools, tool)),
+        return match (server.silence(), held) {
+            (Some(what), _) => ToolState::Missing(what),
+            (None, Some((reason, what))) => ToolState::NotAccepted { reason, what },
+            (None, None) => ToolState::NoSuchTool(no_such_tool(&server.tools, tool)),
         };
     };
     let Some(kept) = server.definitions(cache, reference, from) else {
         return ToolState::Pending(WRITING.to_owned());
     };
     if !kept.definitions.as_ref().is_some_and(|definitions| definitions.contains(tool)) {
-        return ToolState::Missing(no_definition(tool));
+        return match held {
+            // Another client removed the accepted one.
+            Some((reason, what)) => ToolState::NotAccepted { reason, what },
+            None => ToolState::Missing(no_definition(tool)),
+        };
     }
     let mut used = json!({ "url": server.url, "tool": known.digest });
     server.add_access(&mut used, cache, namespace, from);
-    ToolState::Known { digest: digest(&used), unreachable: server.problem() }
+    ToolState::Known { digest: digest(&used), definition: known.digest.clone(), held, unreachable: server.problem() }
+}
+
+/// Returns the server of a reference as sentences name it.
+pub(super) fn server_name(reference: &Reference) -> NamedServer<'_> {
+    NamedServer { kind: reference.kind.as_str(), namespace: reference.namespace.as_deref(), name: &reference.name }
 }
 
 /// State of a server whose tools are known, and their definitions not yet.
@@ -225,23 +248,27 @@ fn value_digest(cache: &dyn CacheReader, namespace: &str, from: &ValueSource) ->
 /// Lists the names of a few tools, for the author of a Tool that names another one.
 fn other_tool_names(server: &ToolServerStatus) -> String {
     const FEW: usize = 10;
-    let names: Vec<_> = server.discovered_tools.iter().take(FEW).map(|tool| tool.name.as_str()).collect();
-    match (names.len(), server.discovered_tools.len() > FEW) {
+    let names: Vec<_> = server.in_use().take(FEW).map(|tool| tool.name.as_str()).collect();
+    match (names.len(), server.in_use().count() > FEW) {
         (0, _) => ": it has none".to_owned(),
         (_, more) => format!(": it has {}{}", names.join(", "), if more { " …" } else { "" }),
     }
 }
 
 /// Returns the Tool as it is rendered: with the URL of its server, and the server's definition where the Tool leaves a field
-/// unset. `None`: it refers to no server, or its definition is not known.
+/// unset. `None`: it refers to no server, its definition is not known, or it is not the one that the Tool names by its digest.
 pub(crate) fn resolve_tool(cache: &dyn CacheReader, namespace: &str, tool: &Tool) -> Option<Arc<Tool>> {
     let (reference, name) = tool.spec.served_by()?;
     let from = namespace;
     let namespace = reference.namespace.as_deref().filter(|other| !other.is_empty()).unwrap_or(from);
     let kind = RefKind::parse(&reference.kind)?;
     let server = ToolServerView::find(cache, kind, namespace, &reference.name)?;
-    let definition =
-        definitions_config_map(cache, kind, namespace, &reference.name)?.definitions.as_ref()?.get(name)?;
+    let accepted = server.tools.tool(name)?;
+    if reference.digest.as_deref().is_some_and(|pinned| digest_hex(pinned) != Some(accepted.digest.as_str())) {
+        return None;
+    }
+    let found = Reference { namespace: Some(namespace.to_owned()), ..Reference::new(kind, &reference.name) };
+    let definition = server.definitions(cache, &found, from)?.definitions.as_ref()?.get(name)?;
     let access = server.access_from(namespace, from);
     let mut tool = tool.clone();
     complete(&mut tool.spec, access, server.url, definition);

@@ -24,7 +24,7 @@ const TAKES: Duration = Duration::from_secs(1);
 /// Builds the answer of a server of the older protocol era with these tools.
 pub(crate) fn lists_tools(tools: &[McpToolDefinition]) -> DiscoveryResult {
     let catalogue = Catalog::of(tools.iter().map(CompactTool::from), false);
-    Ok(Discovered { catalog: catalogue, server: Default::default(), era: "initialize".to_owned(), restless: false })
+    Ok(Discovered { catalog: catalogue, server: Default::default(), era: "initialize".to_owned(), changes: 0 })
 }
 
 /// Knowledge of one run of the operator about servers.
@@ -39,6 +39,8 @@ pub(super) struct Servers {
 struct ServerEntry {
     target: DiscoveryTarget,
     last: Option<Arc<DiscoveryResult>>,
+    /// Number of changes so far: in the simulation each comes soon after the last.
+    changes: u32,
     /// Time of the pending answer.
     ends: Option<Duration>,
     /// Time of the next query.
@@ -59,8 +61,14 @@ impl Servers {
             if known.ends.is_some_and(|at| at <= now) {
                 let unreachable =
                     DiscoveryError { reason: "ServerUnreachable", message: "no server is there".to_owned() };
-                let answer = answers.get(&known.target.url).cloned();
-                known.last = Some(Arc::new(answer.unwrap_or(Err(unreachable))));
+                let mut answer = answers.get(&known.target.url).cloned().unwrap_or(Err(unreachable));
+                if let Ok(found) = &mut answer {
+                    let last = known.last.as_ref().and_then(|last| last.as_ref().as_ref().ok());
+                    let is_other = last.is_some_and(|last| last.catalog.digest != found.catalog.digest);
+                    known.changes += u32::from(is_other);
+                    found.changes = known.changes;
+                }
+                known.last = Some(Arc::new(answer));
                 known.ends = None;
                 known.due = now + known.target.resync;
                 woken.push(id.clone());
@@ -94,7 +102,7 @@ impl ToolDiscovery for Servers {
             Schedule::OnResync if !other => (None, now + target.resync / 2),
             _ => (Some(now + TAKES), now),
         };
-        all.insert(id, ServerEntry { target: target.clone(), last: None, ends, due });
+        all.insert(id, ServerEntry { target: target.clone(), last: None, changes: 0, ends, due });
         None
     }
 }

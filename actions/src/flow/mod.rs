@@ -25,9 +25,11 @@ use crate::{
     prompt::inline_problem,
     references::{
         AvailableVariables, Evaluation, Inputs, ONLY_GATEWAYS, Query, Referable, Resolution, Resolver, Uncallable,
-        Usage,
+        Usage, model_setting_problem,
     },
-    render::{self, FLOW, FlowContract, FlowImages, FlowKind, FlowParts, FlowTool, RenderError, RenderSettings},
+    render::{
+        self, FLOW, FLOW_SET, FlowContract, FlowImages, FlowKind, FlowParts, FlowTool, RenderError, RenderSettings,
+    },
     runtime_notes::{unknown_providers, unserved_search},
     server_tools::LeftOut,
     workload::{self, RenderedWorkload, WorkloadKind},
@@ -99,7 +101,7 @@ impl WorkloadKind for Flow {
     }
 
     fn model_problem(&self, deps: &Deps) -> Option<String> {
-        model_problem(deps, &self.key().namespace, &self.spec.runtime, &self.spec.definition)
+        model_problem(deps, &self.key().namespace, FLOW, &self.spec.runtime, &self.spec.definition)
     }
 
     fn rejection(&self, deps: &Deps) -> Option<String> {
@@ -163,10 +165,11 @@ pub(crate) fn rejection(
         .map(|sentence| sentence.to_string())
 }
 
-/// Returns the reason why a flow could never answer in our runner, as far as the provider and the key of its model tell.
+/// Returns the reason why a flow could never answer in our runner, as far as provider, credentials and settings of its model tell.
 pub(crate) fn model_problem(
     deps: &Deps,
     namespace: &str,
+    kind: FlowKind,
     runtime: &Runtime,
     definition: &FlowDefinition,
 ) -> Option<String> {
@@ -179,7 +182,11 @@ pub(crate) fn model_problem(
         (None, inline) => inline.clone()?,
     };
     let given = AvailableVariables::of(cache, namespace, &runtime.env, &[], runtime.pod_template.as_ref());
-    given.model_problem(cache, namespace, &model)
+    let given = if kind.name == FLOW_SET.name { given.of_set() } else { given };
+    let name = definition.model_ref.as_ref().map(|named| named.name.as_str());
+    // Which tools a prompt has, its own text says.
+    let setting = || model_setting_problem(cache, namespace, name, &model, &|_| true);
+    given.model_problem(cache, namespace, &model).or_else(setting)
 }
 
 /// Adds to the tools that a flow goes without its web search, if Récif's runner leaves it out.

@@ -43,7 +43,7 @@ pub(super) fn members<'a>(set: &'a FlowSet, deps: &Deps) -> Vec<(&'a str, Member
                 match check_member(&key.name, &parts) {
                     Ok(()) if anew => {
                         let runtime = &set.spec.runtime;
-                        let never = model_problem(deps, &key.namespace, runtime, &flow.definition);
+                        let never = model_problem(deps, &key.namespace, FLOW_SET, runtime, &flow.definition);
                         match never.or_else(|| rejection(deps, FLOW_SET, runtime, &parts, set.spec.flows.len())) {
                             None => Member::Ready(inputs),
                             Some(sentence) => Member::Broken(sentence),

@@ -311,6 +311,23 @@ async fn dying_at_any_write_changes_nothing_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_whole_secret_is_declared_for_the_flows_of_a_set() {
+    let sim = Sim::new();
+    needs(&mut sim.store());
+    sim.store().create(&id("Secret", "keys"), crate::fake::secret(json!({ "GOOGLE_APPLICATION_CREDENTIALS": "b25l" })));
+    let extra = json!({ "baseUrl": "https://gateway.example", "projectId": "p" });
+    let plugin = json!({ "type": "vertexai", "extraConfig": extra, "credentialsRef": { "name": "keys" } });
+    sim.store().create(&id("PluginConfig", "gateway"), object("PluginConfig", plugin));
+    let model = json!({ "provider": "google", "model": "big", "pluginConfigRef": { "name": "gateway" } });
+    sim.store().create(&id("Model", "m2"), object("Model", model));
+    let mut away = entry("away", "bye");
+    away["modelRef"]["name"] = json!("m2");
+    sim.store().create(&id("FlowSet", "s"), set(&[entry("near", "hello"), away]));
+    Operator::start(&sim).run(MINUTE).await;
+    is_whole(&sim, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flow_whose_model_has_no_key_is_left_out_until_it_has_one() {
     let sim = Sim::new();
     needs(&mut sim.store());

@@ -32,6 +32,7 @@ const CONDITIONS: &[&str] = &[
     condition_type::REFERENCES_RESOLVED,
     condition_type::TOOLS_DISCOVERED,
     condition_type::TOOLS_PUBLISHED,
+    condition_type::DEFINITION_CURRENT,
     condition_type::EGRESS_RESTRICTED,
     condition_type::METADATA_REACHABLE,
 ];

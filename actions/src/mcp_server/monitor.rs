@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     deps::Deps,
-    discovery::{DiscoveryTarget, Schedule, ToolServer as _, store_tools},
+    discovery::{DiscoveryTarget, Schedule, ToolServer as _, is_accepting, store_tools},
     kind::Context,
     workload::{self, WorkloadKind as _, is_available, note_unready},
 };
@@ -71,7 +71,8 @@ impl Action<MCPServer, Deps> for Monitor {
             cx.notes.withdraw(before.reason);
             note_unready(cx, &next);
         }
-        Ok((next.phase() != cr.phase() || next.status != cr.status).then_some(next))
+        let is_changed = next.phase() != cr.phase() || next.status != cr.status;
+        Ok((is_changed || next.meta().annotations != cr.meta().annotations).then_some(next))
     }
 }
 
@@ -84,7 +85,7 @@ fn set_undiscovered(next: &mut MCPServer, reason: &'static str, message: &str) {
 
 async fn discover(cx: &Context, next: &mut MCPServer) -> Result<(), ActionError> {
     let known = next.tools_status().is_some_and(|status| status.tools_digest.is_some());
-    let when = if known { Schedule::OnResync } else { Schedule::Now };
+    let when = if known && !is_accepting(next) { Schedule::OnResync } else { Schedule::Now };
     match cx.discovery.query(&target(cx, next), when).as_deref() {
         None => {}
         Some(Ok(found)) => {

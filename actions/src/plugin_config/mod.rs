@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::{
     deps::Deps,
     kind::{ControlledKind, Registry},
+    ports::{ChildKind, ChildRef},
     reference::{self, ReferenceKind},
     references::{Evaluation, Query, Referable, used_digest},
     render::is_web_address,
@@ -41,9 +42,10 @@ impl Referable for PluginConfig {
 }
 
 impl ReferenceKind for PluginConfig {
-    fn report_status(&mut self, _: &Deps) {
+    fn report_status(&mut self, deps: &Deps) {
         let wrong = cloud_problem(&self.spec).map(|message| (reason::INVALID_SPEC, message));
-        let found = wrong.or_else(|| Some((reason::UNKNOWN_SETTING, unread(&self.spec)?)));
+        let lost = || unread(&self.spec).or_else(|| unread_secret(&self.spec, deps, &self.key().namespace));
+        let found = wrong.or_else(|| Some((reason::UNKNOWN_SETTING, lost()?)));
         let conditions = &mut self.common_mut().conditions;
         match found {
             Some((reason, message)) => {
@@ -67,6 +69,22 @@ fn unread(spec: &PluginConfigSpec) -> Option<String> {
     (!keys.is_empty()).then(|| {
         let keys = keys.join(", ");
         format!("nothing reads {keys} of extraConfig with type {}: correct the name, or leave it out", spec.type_)
+    })
+}
+
+/// Returns the sentence on the Secret of a PluginConfig of a cloud's type that names no keys, if the protocol reads none of those
+/// that it has. What a workload lacks by that is not certain: it may have an identity of its own.
+fn unread_secret(spec: &PluginConfigSpec, deps: &Deps, namespace: &str) -> Option<String> {
+    let provider = provider(&spec.type_).filter(|provider| CLOUDS.contains(provider))?;
+    let secret = &spec.credentials_ref.as_ref().filter(|_| spec.credential_keys.is_empty())?.name;
+    let child = ChildRef { kind: ChildKind::Secret, namespace: namespace.to_owned(), name: secret.clone() };
+    let data = deps.cache.child(&child)?;
+    let is_lost = !data.data.is_empty() && !data.data.keys().any(|key| provider.reads(key));
+    is_lost.then(|| {
+        format!(
+            "type {} reads no key of Secret {secret}: name the one with the credential in credentialKeys",
+            spec.type_
+        )
     })
 }
 
@@ -150,7 +168,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake::{Operator, Sim, id, object};
+    use crate::fake::{Operator, Sim, id, object, secret};
 
     #[tokio::test(start_paused = true)]
     async fn every_condition_has_a_time() {
@@ -164,6 +182,31 @@ mod tests {
         assert!(all.iter().any(|found| found["type"] == "ConfigUnderstood"), "{all:?}");
         let undated = |found: &&Value| found["lastTransitionTime"] == json!(meta::UNSET_TIME.to_string());
         assert_eq!(all.iter().find(undated), None, "the schema's time is no time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_whole_secret_of_which_a_cloud_reads_nothing_is_named() {
+        let bedrock = json!({"type": "bedrock", "extraConfig": {"baseUrl": "https://gateway.example"}});
+        let lost = "type bedrock reads no key of Secret keys: name the one with the credential in credentialKeys";
+        for (more, data, expected) in [
+            (json!({}), json!({"token": "aw=="}), Some(lost)),
+            (json!({"credentialKeys": ["token"]}), json!({"token": "aw=="}), None),
+            (json!({}), json!({"token": "aw==", "AWS_ACCESS_KEY_ID": "aw=="}), None),
+            (json!({}), json!({}), None),
+            (json!({"type": "ollama"}), json!({"token": "aw=="}), None),
+        ] {
+            let sim = Sim::new();
+            let mut spec = bedrock.clone();
+            spec["credentialsRef"] = json!({"name": "keys"});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            sim.store().create(&id("Secret", "keys"), secret(data));
+            sim.store().create(&id("PluginConfig", "p"), object("PluginConfig", spec.clone()));
+            Operator::start(&sim).run(Duration::from_secs(60)).await;
+            let conditions = sim.store().at(&id("PluginConfig", "p"), "/status/conditions");
+            let mut all = conditions.as_array().unwrap().iter();
+            let found = all.find(|found| found["type"] == "ConfigUnderstood").map(|found| found["message"].clone());
+            assert_eq!(found.as_ref().and_then(Value::as_str), expected, "{spec}");
+        }
     }
 
     #[test]

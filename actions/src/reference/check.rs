@@ -33,7 +33,7 @@ impl<K: ReferenceKind> Action<K, Deps> for CheckReferences {
             return Err(error);
         }
         let inputs = cr.inputs(cx);
-        match inputs.waiting_for() {
+        match cr.unaccepted(cx).or_else(|| inputs.waiting_for()) {
             None => {
                 let mut next = cr.moved_to(ReferencePhase::Available);
                 next.report_status(cx);

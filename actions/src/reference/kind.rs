@@ -6,7 +6,7 @@ use machine::ActionError;
 use crate::{
     deps::Deps,
     kind::ControlledKind,
-    references::{Inputs, Resolver},
+    references::{Inputs, Resolver, Unresolved},
 };
 
 /// Kind that other objects refer to.
@@ -19,6 +19,11 @@ pub trait ReferenceKind: ControlledKind<Phase = ReferencePhase> + HasReferences 
 
     /// Returns the error of an object that can never be used as things stand, although all references exist.
     fn rejection(&self, _deps: &Deps) -> Option<ActionError> {
+        None
+    }
+
+    /// Returns what a person has to accept before the object can be used, although all references exist.
+    fn unaccepted(&self, _deps: &Deps) -> Option<Unresolved> {
         None
     }
 

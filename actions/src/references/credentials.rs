@@ -1,4 +1,4 @@
-//! Checks whether the variables of a container include the API key that the provider of its model needs, or another one.
+//! Checks whether the variables of a container include the credentials that the provider of its model needs, or others.
 //!
 //! Only certain failures of Récif's own runtime are reported: a key that an overlay may set counts as present.
 
@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use crds::{Model, ModelSpec, PluginConfig, PluginConfigSpec, provider};
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
 use serde_json::Value;
+use url::Url;
 
 use crate::ports::{CacheReader, ChildKind, ChildRef};
 
@@ -16,6 +17,8 @@ pub(crate) struct AvailableVariables {
     names: BTreeSet<String>,
     /// Overlay of the Pod template, which may set more.
     overlay: String,
+    /// Set if the keys of a whole Secret count as declared.
+    declares_all: bool,
 }
 
 impl AvailableVariables {
@@ -32,6 +35,7 @@ impl AvailableVariables {
         let mut given = Self {
             names: set.map(|found| found.name.clone()).collect(),
             overlay: overlay.map(Value::to_string).unwrap_or_default(),
+            declares_all: false,
         };
         for source in env_from {
             let prefix = source.prefix.as_deref().unwrap_or_default();
@@ -45,10 +49,14 @@ impl AvailableVariables {
         given
     }
 
+    /// Returns the same for flows of a set, to which every key of a Secret without `credentialKeys` counts as declared.
+    pub(crate) fn of_set(self) -> Self {
+        Self { declares_all: true, ..self }
+    }
+
     fn add_data(&mut self, cache: &dyn CacheReader, namespace: &str, kind: ChildKind, name: &str, prefix: &str) {
-        let child = ChildRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
-        let data = cache.child(&child);
-        self.names.extend(data.iter().flat_map(|data| data.data.keys()).map(|key| format!("{prefix}{key}")));
+        let keys = keys_of(cache, namespace, kind, name);
+        self.names.extend(keys.iter().map(|key| format!("{prefix}{key}")));
     }
 
     /// Reports whether the container gets this variable, or may get it by its overlay.
@@ -77,19 +85,23 @@ impl AvailableVariables {
         model: &ModelSpec,
     ) -> Option<String> {
         let plugin = |model: &ModelSpec| cache.get::<PluginConfig>(namespace, &model.plugin_config_ref.name);
-        let first = &model.plugin_config_ref.name;
-        let mut own = || self.plugin_config_problem(cache, namespace, first, &plugin(model)?.spec);
-        let fallbacks = || {
+        let name = &model.plugin_config_ref.name;
+        let first = plugin(model)?;
+        let own = self.plugin_config_problem(cache, namespace, name, &first.spec);
+        own.or_else(|| self.gateway_problem(cache, namespace, name, &first.spec)).or_else(|| {
             model.fallback_refs.iter().find_map(|fallback| {
                 let fallback = cache.get::<Model>(namespace, &fallback.name)?;
                 let config = &fallback.spec.plugin_config_ref.name;
                 let mut spec = plugin(&fallback.spec)?.spec.clone();
                 // Only the server of the first model gets the caller's key.
-                spec.passthrough &= config == first;
-                Self::default().plugin_config_problem(cache, namespace, config, &spec)
+                spec.passthrough &= config == name;
+                let mut given = Self::default();
+                given.plugin_config_problem(cache, namespace, config, &spec).or_else(|| {
+                    let is_alone = config != name && !has_address_of(&spec, &first.spec);
+                    is_alone.then(|| given.identity_problem(config, &spec)).flatten()
+                })
             })
-        };
-        own().or_else(fallbacks)
+        })
     }
 
     /// Returns the same as [`AvailableVariables::provider_problem`] for the provider of this PluginConfig, whose Secret is added
@@ -102,16 +114,16 @@ impl AvailableVariables {
         spec: &PluginConfigSpec,
     ) -> Option<String> {
         let Some(provider) = provider::provider(&spec.type_) else { return Some(provider::unknown(&spec.type_)) };
-        let needs_no_key = spec.base_url().is_some() || !spec.headers_from.is_empty() || spec.passthrough;
-        // A single declared key is used under any name, and its presence has been checked already.
-        if !provider.needs_key || needs_no_key || spec.credential_keys.len() == 1 {
-            return None;
-        }
         match &spec.credentials_ref {
             Some(secret) if spec.credential_keys.is_empty() => {
                 self.add_data(cache, namespace, ChildKind::Secret, &secret.name, "");
             }
             _ => self.names.extend(spec.credential_keys.iter().cloned()),
+        }
+        let needs_no_key = spec.base_url().is_some() || !spec.headers_from.is_empty() || spec.passthrough;
+        // A single declared key is used under any name, and its presence has been checked already.
+        if !provider.needs_key || needs_no_key || spec.credential_keys.len() == 1 {
+            return None;
         }
         let keys = provider.keys.join(" or ");
         let lacks = !provider.keys.iter().chain([&provider.base]).any(|name| self.has(name));
@@ -120,4 +132,75 @@ impl AvailableVariables {
             None => format!("PluginConfig {config} names no Secret with {keys}"),
         })
     }
+
+    /// Returns why a fallback that does not get the Pod's own identity has no credentials, if its provider needs any.
+    fn identity_problem(&self, config: &str, spec: &PluginConfigSpec) -> Option<String> {
+        let provider = provider::provider(&spec.type_)?;
+        let set = provider.identities.first()?;
+        let is_complete = |set: &&[&str]| set.iter().all(|name| self.has(name));
+        let has_credentials = provider.declared(&spec.credential_keys).is_some()
+            || provider.keys.iter().any(|name| self.has(name))
+            || provider.identities.iter().any(is_complete);
+        if has_credentials || spec.passthrough || !spec.headers_from.is_empty() {
+            return None;
+        }
+        let keys = provider.keys.iter().map(|key| (*key).to_owned());
+        let wanted: Vec<String> = keys.chain([set.join(" and ")]).collect();
+        let wanted = wanted.join(", or ");
+        let alone = "a fallback does not get the Pod's own identity";
+        Some(match &spec.credentials_ref {
+            Some(secret) => format!("Secret {} has no key {wanted} (PluginConfig {config}): {alone}", secret.name),
+            None => format!("PluginConfig {config} names no Secret with {wanted}: {alone}"),
+        })
+    }
+
+    /// Returns why credentials do not go to the configured base URL, if so: a server that is none of the provider's gets what
+    /// `credentialKeys` declares alone, because all else may be the Pod's own.
+    fn gateway_problem(
+        &self,
+        cache: &dyn CacheReader,
+        namespace: &str,
+        config: &str,
+        spec: &PluginConfigSpec,
+    ) -> Option<String> {
+        let provider = provider::provider(&spec.type_).filter(|provider| !provider.domains.is_empty())?;
+        let proof = provider.identities.first()?.last()?;
+        let url = Url::parse(spec.base_url()?).ok()?;
+        let has_own =
+            spec.passthrough || !spec.headers_from.is_empty() || provider.keys.iter().any(|key| self.has(key));
+        let declared = match &spec.credentials_ref {
+            Some(secret) if self.declares_all && spec.credential_keys.is_empty() => {
+                keys_of(cache, namespace, ChildKind::Secret, &secret.name)
+            }
+            _ => spec.credential_keys.clone(),
+        };
+        let is_declared = provider.declared(&declared).is_some() || declared.iter().any(|key| key == proof);
+        let goes = has_own || is_declared || provider.owns(&url) || provider::is_loopback(&url);
+        (!goes).then(|| {
+            format!(
+                "PluginConfig {config}: only declared credentials go to a base URL that is none of {type_}: name {proof} of its \
+                 Secret in credentialKeys, or set headersFrom or passthrough",
+                type_ = spec.type_
+            )
+        })
+    }
+}
+
+/// Returns the keys of a Secret or ConfigMap.
+fn keys_of(cache: &dyn CacheReader, namespace: &str, kind: ChildKind, name: &str) -> Vec<String> {
+    let child = ChildRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
+    cache.child(&child).map(|data| data.data.keys().cloned().collect()).unwrap_or_default()
+}
+
+/// Reports whether two PluginConfigs have the same provider and address: then the runtime lets the one have the identity of the other.
+fn has_address_of(one: &PluginConfigSpec, other: &PluginConfigSpec) -> bool {
+    let settings = provider::provider(&one.type_).map(|known| known.settings).unwrap_or_default();
+    one.type_ == other.type_
+        && one.base_url() == other.base_url()
+        && one.region() == other.region()
+        && settings.iter().all(|names| first_setting(one, names) == first_setting(other, names))
+}
+
+fn first_setting<'a>(spec: &'a PluginConfigSpec, names: &'a [&'static str]) -> Option<&'a Value> {
+    spec.setting(names).next().map(|(_, value)| value)
 }

@@ -196,7 +196,7 @@ impl Query<'_> {
         format!("{} \"{namespace}{name}\"", lowercase_kind(*kind))
     }
 
-    fn missing(&self, what: &str) -> Evaluation {
+    pub(crate) fn missing(&self, what: &str) -> Evaluation {
         Evaluation { missing: vec![self.sentence(what)], ..Evaluation::default() }
     }
 
@@ -317,7 +317,9 @@ impl Query<'_> {
             match tool_state(self.resolver.cache, self.reference, self.resolver.namespace, tool) {
                 ToolState::Known { digest, .. } => digests.push(digest),
                 ToolState::Pending(what) => all.pending.push(self.sentence(&what)),
-                ToolState::Missing(what) | ToolState::NoSuchTool(what) => all.missing.push(self.sentence(&what)),
+                ToolState::Missing(what) | ToolState::NoSuchTool(what) | ToolState::NotAccepted { what, .. } => {
+                    all.missing.push(self.sentence(&what));
+                }
             }
         }
         for choice in &self.reference.choices {

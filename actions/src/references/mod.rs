@@ -9,6 +9,7 @@ mod credentials;
 mod cycles;
 mod evaluate;
 pub(crate) mod inputs;
+mod model_settings;
 #[cfg(test)]
 mod tests;
 mod uncallable;
@@ -21,7 +22,17 @@ pub(crate) use credentials::AvailableVariables;
 pub use evaluate::Resolver;
 pub(crate) use evaluate::{Evaluation, Query, Referable, Usage, used_digest};
 pub use inputs::{Inputs, Resolution, Unresolved};
+pub(crate) use model_settings::model_setting_problem;
 pub(crate) use uncallable::{ONLY_GATEWAYS, PLAIN_HTTP, Uncallable};
+
+use crate::ports::CacheReader;
+
+impl Query<'_> {
+    /// Returns the informer caches.
+    pub(crate) fn cache(&self) -> &dyn CacheReader {
+        self.resolver.cache
+    }
+}
 
 impl Resolver<'_> {
     /// Resolves all references of an object. `of` is the object if other objects may call it, so that it may be on a dependency

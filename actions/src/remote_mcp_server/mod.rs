@@ -48,7 +48,12 @@ impl ControlledKind for RemoteMCPServer {
         render_version: 1,
         edges: EDGES,
         not_retryable: reason::DISCOVERY_FAILURES,
-        conditions: &[condition_type::AVAILABLE, condition_type::TOOLS_DISCOVERED, condition_type::TOOLS_PUBLISHED],
+        conditions: &[
+            condition_type::AVAILABLE,
+            condition_type::TOOLS_DISCOVERED,
+            condition_type::TOOLS_PUBLISHED,
+            condition_type::DEFINITION_CURRENT,
+        ],
         ..reference::TABLE
     };
     const CHILDREN: &'static [ChildKind] = &[ChildKind::ConfigMap];

@@ -11,7 +11,7 @@ use meta::PhasedObject;
 use super::{cross_namespace, target::target};
 use crate::{
     deps::Deps,
-    discovery::{Schedule, store_tools},
+    discovery::{Schedule, is_accepting, store_tools},
     kind::Context,
     reference::ReferenceKind,
 };
@@ -58,7 +58,8 @@ impl Action<RemoteMCPServer, Deps> for Monitor {
                 admitted => admitted?,
             }
         }
-        match cx.discovery.query(&target(&cr, cx), Schedule::OnResync).as_deref() {
+        let when = if is_accepting(cr.as_ref()) { Schedule::Now } else { Schedule::OnResync };
+        match cx.discovery.query(&target(&cr, cx), when).as_deref() {
             None => Ok(None),
             Some(Ok(found)) => {
                 let mut next = cr.as_ref().clone();
@@ -66,7 +67,8 @@ impl Action<RemoteMCPServer, Deps> for Monitor {
                 if failed && stored {
                     return move_on("the server lists its tools".to_owned());
                 }
-                Ok((stored && next.status != cr.status).then_some(next))
+                let is_changed = next.status != cr.status || next.meta().annotations != cr.meta().annotations;
+                Ok((stored && is_changed).then_some(next))
             }
             Some(Err(error)) => Err(error.into()),
         }

@@ -53,10 +53,18 @@ pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
     })
 }
 
-/// Returns the ConfigMap with the definitions of a server's tools. It does not block the deletion of its owner
-/// (`blockOwnerDeletion`), so no permission to set the owner's finalizers is needed.
-pub fn tools_manifest<K: Resource<DynamicType = ()>>(owner: &K, child: ChildRef, text: &str) -> ChildManifest {
-    let fields = json!({ "data": { crds::tool_server::TOOLS_KEY: text } });
+/// Returns the ConfigMap with the definitions of a server's tools, and those that wait until they are accepted. It does not block
+/// the deletion of its owner (`blockOwnerDeletion`), so no permission to set the owner's finalizers is needed.
+pub fn tools_manifest<K: Resource<DynamicType = ()>>(
+    owner: &K,
+    child: ChildRef,
+    text: &str,
+    held: Option<&str>,
+) -> ChildManifest {
+    let mut fields = json!({ "data": { crds::tool_server::TOOLS_KEY: text } });
+    if let Some(held) = held {
+        fields["data"][crds::tool_pins::HELD_KEY] = json!(held);
+    }
     let mut manifest = self::child(owner, &kind_label(&K::kind(&())), child.kind, child.name, fields);
     if let Some(reference) = manifest.body.pointer_mut("/metadata/ownerReferences/0") {
         reference["blockOwnerDeletion"] = json!(false);

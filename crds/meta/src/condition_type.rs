@@ -26,6 +26,9 @@ pub const TOOLS_DISCOVERED: &str = "ToolsDiscovered";
 pub const TOOLS_PUBLISHED: &str = "ToolsPublished";
 /// True if the server of a discovered Tool answers; absent for other Tools.
 pub const SERVER_REACHABLE: &str = "ServerReachable";
+/// False if the definition of a tool at its server is not the accepted one, or was never accepted; absent otherwise. A server has it
+/// for all its tools, a Tool for its own.
+pub const DEFINITION_CURRENT: &str = "DefinitionCurrent";
 /// False if nothing reads some keys of a PluginConfig's `extraConfig`; absent where the type is not one that this build knows.
 /// Unknown if an agent or flow with an image of its own has a provider of models that Récif's runner does not know; else absent.
 pub const CONFIG_UNDERSTOOD: &str = "ConfigUnderstood";

@@ -35,9 +35,9 @@ pub trait PhasedObject: Clone + fmt::Debug + Send + Sync + 'static {
     /// Reports whether both have the same spec.
     fn same_spec(&self, other: &Self) -> bool;
 
-    /// Returns a digest of what the object publishes to its referrers, besides its spec and its availability.
-    fn published_digest(&self) -> Option<&str> {
-        None
+    /// Returns digests of what the object publishes to its referrers, besides its spec and its availability.
+    fn published_digests(&self) -> Vec<Option<&str>> {
+        Vec::new()
     }
     /// Returns the SHA-256 (hex) of the rendered configuration, for the trace.
     fn content_hash(&self) -> Option<&str> {

@@ -30,7 +30,11 @@ fn refusal(answer: &HttpClientResponse) -> Result<(String, String)> {
 
 async fn who_cannot_be_reached_is_said_in_a_sentence(ns: Namespace) -> Result<()> {
     let missing = ClientTarget::gateway(&ns, AGENT, "missing").await?;
-    let answer = send_request(&ns, &missing, "GET", "/").await?;
+    // The first scenarios begin before the node forwards the gateway's Service. What it answers then has to be right at once.
+    let answer = poll(REPORT_TIMEOUT, "an answer of the gateway", || async {
+        Ok(Some(send_request(&ns, &missing, "GET", "/").await?))
+    })
+    .await?;
     let (_, error) = refusal(&answer)?;
     ensure!(answer.status == 404 && !error.is_empty(), "{answer:?}");
 

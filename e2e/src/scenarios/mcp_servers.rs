@@ -48,9 +48,10 @@ pub(super) async fn configure_mcp_workload(ns: &Namespace, path: &str) -> Result
     Ok(())
 }
 
-/// Returns a RemoteMCPServer for the path of `mcp` with this query.
+/// Returns a RemoteMCPServer for the path of `mcp` with this query, whose changes are followed unless `more` says otherwise.
 pub(super) fn remote(ns: &Namespace, name: &str, query: &str, more: Value) -> Value {
-    let mut spec = json!({"url": format!("http://mcp.{}.svc.cluster.local:8000/mcp{query}", ns.name), "resync": "2s"});
+    let url = format!("http://mcp.{}.svc.cluster.local:8000/mcp{query}", ns.name);
+    let mut spec = json!({"url": url, "resync": "2s", "onChange": "Adopt"});
     for (field, value) in more.as_object().into_iter().flatten() {
         spec[field] = value.clone();
     }
@@ -58,7 +59,7 @@ pub(super) fn remote(ns: &Namespace, name: &str, query: &str, more: Value) -> Va
 }
 
 /// Returns a Tool for the tool of this name of the server `remote`.
-fn remote_tool(name: &str) -> Value {
+pub(super) fn remote_tool(name: &str) -> Value {
     tool(
         name,
         json!({"name": format!("my_{name}"), "type": "mcp", "mcpServerRef": {"name": "remote", "toolName": name}}),

@@ -43,6 +43,7 @@ mod models;
 mod mutations;
 mod namespaced;
 mod nodes;
+mod pins;
 mod pods;
 mod quota;
 mod references;
@@ -77,6 +78,7 @@ const THEMES: &[&[Scenario]] = &[
     tools::SCENARIOS,
     mcp_servers::SCENARIOS,
     tool_servers::SCENARIOS,
+    pins::SCENARIOS,
     callers::SCENARIOS,
     store::SCENARIOS,
     store_faults::SCENARIOS,

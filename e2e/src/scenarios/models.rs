@@ -18,10 +18,13 @@ use crate::{
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_deployment_at_azure_answers,
+    a_flow_says_what_its_models_lack,
     another_model_answers_where_the_first_cannot,
     a_plugin_config_says_what_it_lacks_and_what_nothing_reads,
 );
 
+/// Exit code of `recif why` for an object that is not ready.
+const NOT_READY: i32 = 3;
 /// Longest wait for the condition on a fallback: the minute that is counted, and a report of the gateway.
 const FALLBACK_TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -40,6 +43,39 @@ async fn a_deployment_at_azure_answers(ns: Namespace) -> Result<()> {
     command.args(["chat", "agent/talks", "hello", "-n", &ns.name]).env_remove("RECIF_GATEWAY");
     let said = run_to_exit(command, None).await?;
     ensure!(said.code == 0 && said.stdout == "blue 2024-10-21 hunter2\n", "{said:?}");
+    Ok(())
+}
+
+async fn a_flow_says_what_its_models_lack(ns: Namespace) -> Result<()> {
+    provide_stub(&ns).await?;
+    ns.provide(&plugin_config("aws", json!({"type": "bedrock", "region": "eu-central-1"}))).await?;
+    ns.provide(&model("nova", "aws")).await?;
+    let mut first = model("first", "stub");
+    first["spec"]["fallbackRefs"] = json!([{"name": "nova"}]);
+    first["spec"]["defaultConfig"] = json!({"toolChoice": "any"});
+    ns.provide(&first).await?;
+    let flow = json!({"prompts": [{"prompt": {"name": "say", "content": "hi"}}], "modelRef": {"name": "first"}});
+    ns.apply(&object(FLOW, "talks", flow)).await?;
+    let words = "PluginConfig aws names no Secret with AWS_BEARER_TOKEN_BEDROCK";
+    ns.await_not_ready(FLOW, "talks", REPORT_TIMEOUT, "Resolving", &[words]).await?;
+    let (code, why) = ns.env.recif(&["why", "flow/talks", "-n", &ns.name]).await?;
+    ensure!(code == NOT_READY && why.contains(words), "exit code {code}: {why}");
+
+    // The key of a gateway has a name of its own, which must be declared.
+    ns.apply(&secret("gateway", json!({"token": "hunter2"}))).await?;
+    let extra = json!({"baseUrl": "http://gateway.example"});
+    let mut aws = json!({"type": "bedrock", "extraConfig": extra, "credentialsRef": {"name": "gateway"}});
+    ns.apply(&plugin_config("aws", aws.clone())).await?;
+    let words = "type bedrock reads no key of Secret gateway: name the one with the credential in credentialKeys";
+    let says = |it: &Object| it.condition("ConfigUnderstood").contains(words);
+    ns.until(PLUGIN_CONFIG, "aws", REPORT_TIMEOUT, words, says).await?;
+    aws["credentialKeys"] = json!(["token"]);
+    ns.provide(&plugin_config("aws", aws)).await?;
+    let words = "Model first: in defaultConfig, `toolChoice` is auto, none, required, or";
+    ns.await_not_ready(FLOW, "talks", REPORT_TIMEOUT, "Resolving", &[words]).await?;
+    first["spec"]["defaultConfig"] = json!({"toolChoice": "auto"});
+    ns.provide(&first).await?;
+    ns.await_running(FLOW, "talks").await?;
     Ok(())
 }
 

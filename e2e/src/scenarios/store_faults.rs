@@ -327,7 +327,8 @@ async fn tools_that_change_all_the_time_are_replaced_as_one(ns: Namespace) -> Re
     };
     ns.start(&workload("mcp", json!({}))).await?;
     tell(0, 5).await?;
-    let spec = json!({"url": format!("http://mcp.{}.svc.cluster.local:8000/mcp", ns.name), "resync": "1s"});
+    let endpoint = format!("http://mcp.{}.svc.cluster.local:8000/mcp", ns.name);
+    let spec = json!({"url": endpoint, "resync": "1s", "onChange": "Adopt"});
     ns.apply(&object(REMOTE_MCP_SERVER, "remote", spec)).await?;
     let copy = DatabaseMirror::new(&ns, &url)?;
     let (one, other) = tokio::try_join!(ControlPlane::start(&ns, &url), ControlPlane::start(&ns, &url))?;

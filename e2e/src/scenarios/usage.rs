@@ -38,6 +38,10 @@ async fn tokens_and_cost_are_counted_once_and_outlive_the_pods(ns: Namespace) ->
     let used = answer.header("x-recif-usage").unwrap_or_default();
     ensure!(used.contains("calls=1") && used.contains("model=\"stub/echo\"") && used.ends_with(", est"), "{answer:?}");
 
+    let metrics = send_request(&ns, &service, "GET", "/metrics", "").await?;
+    let words = r#"recif_runner_model_seconds_count{model="stub/echo"} "#;
+    ensure!(metrics.status == 200 && metrics.text.contains(words), "{metrics:?}");
+
     let first = await_calls(&ns, 4).await?;
     ensure!(first["name"] == "talks" && first["namespace"] == ns.name.as_str(), "{first}");
     let tokens =

@@ -1,5 +1,7 @@
 //! Checks how the streamed responses of models are split into events and lines.
 
+pub mod bedrock;
+
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
 
@@ -19,9 +21,13 @@ mod http {
 
     use super::error::{ModelError, ModelErrorKind};
 
-    pub(super) const IDLE: Duration = Duration::from_secs(60);
+    #[derive(Clone, Copy)]
+    pub(super) struct Timeouts {
+        pub(super) first: Duration,
+        pub(super) idle: Duration,
+    }
 
-    pub(super) fn silent() -> ModelError {
+    pub(super) fn silent(_: Duration) -> ModelError {
         ModelError::new(ModelErrorKind::Timeout, "")
     }
 }

@@ -1,7 +1,7 @@
 //! Commands of `recif` for people: the history and state of objects, the kinds, and their state machines.
 //!
 //! Each command reads, then passes what it read to pure functions that decide on the output; those are tested. Only
-//! `rollout`, `rotate-identity` and `doctor --pull` write to the cluster; `chat`, `ui`, `top` and
+//! `rollout`, `tools accept`, `rotate-identity` and `doctor --pull` write to the cluster; `chat`, `ui`, `top` and
 //! `trace --run` connect to its gateway and control plane. The
 //! binary also works under the name `kubectl-recif`, which makes it a kubectl plugin: `kubectl recif why
 //! agent/my-agent`.
@@ -26,6 +26,7 @@ pub mod rollout;
 pub mod rotate_identity;
 mod selection;
 mod target;
+pub mod tools;
 pub mod top;
 pub mod trace;
 pub mod ui;
@@ -51,6 +52,8 @@ pub enum CliCommand {
     Trace(trace::TraceArgs),
     /// Show what models used and what it cost, by agent, flow, model, caller or namespace
     Top(top::TopArgs),
+    /// List the tools of an MCP server; show and accept what it changed
+    Tools(tools::ToolsArgs),
     /// Print the logs of a workload's Pods
     Logs(logs::LogsArgs),
     /// Talk to an agent, or ask a flow, through the gateway
@@ -84,6 +87,7 @@ impl CliCommand {
             Self::Why(args) => why::run(args).await,
             Self::Trace(args) => trace::run(args).await,
             Self::Top(args) => top::run(args).await,
+            Self::Tools(args) => tools::run(args).await,
             Self::Logs(args) => logs::run(args).await,
             Self::Chat(args) => chat::run(args).await,
             Self::Ui(args) => ui::run(args).await,

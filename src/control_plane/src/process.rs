@@ -4,6 +4,7 @@ use std::{
     net::SocketAddr,
     process::ExitCode,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
 };
 
 use cluster::{
@@ -23,7 +24,7 @@ use daemon::{
 };
 use prometheus_client::registry::Registry;
 use store::{Store, StoreError};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::oneshot, time::timeout};
 
 use super::{
     api,
@@ -42,6 +43,9 @@ use super::{
     usage::UsageCollector,
     watches::{watch_fleet, watch_related},
 };
+
+/// Longest wait at the end for the database to take the last spans.
+const LAST_SPANS: Duration = Duration::from_secs(2);
 
 /// Errors that end the process.
 #[derive(Debug, thiserror::Error)]
@@ -201,8 +205,14 @@ pub async fn serve(
     tasks.spawn(UsageCollector::new(app.clone(), usage).run());
     let receives = otlp.map(|listener| {
         let (queue, keeper) = spans::keeper(app.store.clone(), spans_args.retention(), span_metrics.clone());
-        tasks.spawn(keeper.run());
-        (listener, SpanReceiver::new(app.clone(), senders, queue, span_metrics).router())
+        let (finished, stored) = oneshot::channel();
+        tasks.spawn(async move {
+            keeper.run().await;
+            // The process may have given up waiting.
+            let _ = finished.send(());
+            std::future::pending().await
+        });
+        (listener, SpanReceiver::new(app.clone(), senders, queue, span_metrics).router(), stored)
     });
     let counted = app.clone();
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
@@ -223,8 +233,12 @@ pub async fn serve(
         }
     };
     let by_otlp = async {
-        if let Some((listener, router)) = receives {
+        if let Some((listener, router, stored)) = receives {
             connections::run(listener, None, router, stop.clone()).await;
+            // A sender has the answer that its spans are kept.
+            if timeout(LAST_SPANS, stored).await.is_err() {
+                tracing::warn!("the last spans could not be stored in time");
+            }
         }
     };
     let plain = connections::run(listener, None, router.clone(), stop.clone());

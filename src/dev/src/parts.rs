@@ -72,7 +72,8 @@ impl PartError {
 /// Running parts.
 pub(crate) struct PlatformParts {
     operator: CancellationToken,
-    servers: CancellationToken,
+    gateway: CancellationToken,
+    control_plane: CancellationToken,
     tasks: Vec<(Part, JoinHandle<()>)>,
     failures: mpsc::UnboundedReceiver<PartError>,
     requests: RequestCount,
@@ -88,7 +89,7 @@ impl PlatformParts {
         config: PartConfig<'_>,
         bound: PartListeners,
     ) -> Result<Self, PartError> {
-        let (operator_stops, servers_stop) = (CancellationToken::new(), CancellationToken::new());
+        let [operator_stops, gateway_stops, control_plane_stops] = std::array::from_fn(|_| CancellationToken::new());
         let (failed, failures) = mpsc::unbounded_channel();
         let PartConfig {
             folder,
@@ -140,8 +141,8 @@ impl PlatformParts {
         let gateway = gateway::prepare(args, Some(client.clone())).await.map_err(|error| fail(&error))?;
         let requests = gateway.requests();
         let listeners = gateway::Listeners { clients: Some(bound.gateway), admin: Some(bound.gateway_admin) };
-        let runtime = Runtime::with_shutdown(servers_stop.clone());
-        let gateway = spawn(Part::Gateway, gateway::serve(gateway, listeners, runtime), &servers_stop, &failed);
+        let runtime = Runtime::with_shutdown(gateway_stops.clone());
+        let gateway = spawn(Part::Gateway, gateway::serve(gateway, listeners, runtime), &gateway_stops, &failed);
 
         let folder = folder.to_string_lossy();
         let gateway_url = format!("http://{gateway_address}");
@@ -163,12 +164,13 @@ impl PlatformParts {
             admin: Some(bound.control_plane_admin),
             otlp: Some(bound.otlp),
         };
-        let runtime = Runtime::with_shutdown(servers_stop.clone());
+        let runtime = Runtime::with_shutdown(control_plane_stops.clone());
         let runs = control_plane::serve(args, Some(client.clone()), listeners, runtime);
-        let control_plane = spawn(Part::ControlPlane, runs, &servers_stop, &failed);
+        let control_plane = spawn(Part::ControlPlane, runs, &control_plane_stops, &failed);
 
         let tasks = vec![(Part::Operator, operator), (Part::Gateway, gateway), (Part::ControlPlane, control_plane)];
-        Ok(Self { operator: operator_stops, servers: servers_stop, tasks, failures, requests })
+        let (operator, gateway, control_plane) = (operator_stops, gateway_stops, control_plane_stops);
+        Ok(Self { operator, gateway, control_plane, tasks, failures, requests })
     }
 
     /// Returns the number of requests that the gateway serves.
@@ -184,14 +186,16 @@ impl PlatformParts {
         }
     }
 
-    /// Takes no new connections and changes no objects from now on; requests go on.
+    /// Lets the gateway take no new connections and the operator change no objects from now on; requests go on.
     pub(crate) fn stop(&self) {
         self.operator.cancel();
-        self.servers.cancel();
+        self.gateway.cancel();
     }
 
-    /// Waits until the parts have ended, and reports whether all have. No program may be left that serves requests.
+    /// Stops the control plane, which has kept the last spans of the programs; waits until the parts have ended, and reports
+    /// whether all have. No program may be left that serves requests.
     pub(crate) async fn ended(self) -> bool {
+        self.control_plane.cancel();
         let mut all = true;
         let deadline = Instant::now() + END;
         for (part, task) in self.tasks {

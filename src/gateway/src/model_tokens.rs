@@ -11,11 +11,11 @@ const OTHER: &str = "other";
 
 /// Counters of tokens by model. A response that reports nothing does not touch them.
 #[derive(Debug, Default)]
-pub(super) struct ModelTokens(Mutex<Vec<CountedModel>>);
+pub(super) struct ModelTokens(Mutex<Vec<ModelSums>>);
 
 /// Tokens of a model, in the order of [`TokenDirection::ALL`].
 #[derive(Debug)]
-struct CountedModel {
+struct ModelSums {
     name: Box<str>,
     tokens: [u64; TokenDirection::ALL.len()],
 }
@@ -29,7 +29,7 @@ impl ModelTokens {
         let named = models.iter().filter(|model| *model.name != *OTHER).count();
         let name = if is_known || named < MAX_MODELS { wanted } else { OTHER };
         if !models.iter().any(|model| *model.name == *name) {
-            models.push(CountedModel { name: name.into(), tokens: Default::default() });
+            models.push(ModelSums { name: name.into(), tokens: Default::default() });
         }
         for model in models.iter_mut().filter(|model| *model.name == *name) {
             for (sum, more) in model.tokens.iter_mut().zip(usage.tokens) {
@@ -40,14 +40,14 @@ impl ModelTokens {
 
     /// Returns the tokens that were counted, by model and direction.
     pub(super) fn read(&self) -> Vec<(Box<str>, TokenDirection, u64)> {
-        let of = |model: &CountedModel| {
+        let of = |model: &ModelSums| {
             let counted = TokenDirection::ALL.into_iter().zip(model.tokens).filter(|(_, tokens)| *tokens > 0);
             counted.map(|(direction, tokens)| (model.name.clone(), direction, tokens)).collect::<Vec<_>>()
         };
         self.models().iter().flat_map(of).collect()
     }
 
-    fn models(&self) -> MutexGuard<'_, Vec<CountedModel>> {
+    fn models(&self) -> MutexGuard<'_, Vec<ModelSums>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

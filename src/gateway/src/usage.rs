@@ -62,7 +62,7 @@ impl ReportedUsage {
     /// Reads a report. What it says beside tokens and model is left out. `None` without the tokens of both input and output.
     pub(super) fn read(report: &[u8]) -> Option<Self> {
         let mut rest = str::from_utf8(report).ok().filter(|report| report.len() <= MAX_REPORT)?;
-        let (mut found, mut model) = ([None; TokenDirection::ALL.len()], None);
+        let (mut found, mut model) = ([None::<u64>; TokenDirection::ALL.len()], None);
         while !rest.is_empty() {
             let (key, after) = rest.split_at(rest.find(['=', ',']).unwrap_or(rest.len()));
             let (value, after) = after.strip_prefix('=').map_or((String::new(), after), read_value);

@@ -15,6 +15,14 @@ const FIXTURES: [(&str, &str); 5] = [
     ("recif", include_str!("fixtures/recif.yaml")),
 ];
 
+#[test]
+fn the_source_of_each_form_is_named() {
+    let sources = include_str!("fixtures/SOURCES.md");
+    for (name, _) in FIXTURES {
+        assert!(sources.contains(&format!("| `{name}.yaml` | ")), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn an_api_server_takes_every_object_of_the_fixtures() {
     for (name, text) in FIXTURES {

@@ -288,7 +288,7 @@ impl Agent {
         let before = request.messages.len();
         request.key = caller.key.clone();
         request.account = caller.account.clone();
-        let tools = self.tools.for_request(&caller.headers, caller.account.trace());
+        let tools = self.tools.for_request(&caller.headers, &caller.account);
         let talk = turn::TurnLoop { model: &*self.model, tools: &tools, events: tokens };
         let outcome = talk.run(request, &mut { TOOL_TURNS }).await;
         let name = |message: &Arc<Message>| match &**message {

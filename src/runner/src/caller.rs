@@ -31,9 +31,9 @@ impl RequestHeaders {
     }
 }
 
-impl From<&HeaderMap> for RequestHeaders {
-    fn from(headers: &HeaderMap) -> Self {
-        Self(Arc::new(headers.clone()))
+impl From<HeaderMap> for RequestHeaders {
+    fn from(headers: HeaderMap) -> Self {
+        Self(Arc::new(headers))
     }
 }
 
@@ -44,21 +44,47 @@ impl fmt::Debug for RequestHeaders {
 }
 
 impl CallerContext {
-    /// Reads the identity from request headers. Called by the handler of the request, whose account it takes.
-    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
+    /// Reads the identity from request headers, and keeps these. Called by the handler of the request, whose account it takes.
+    pub(super) fn from_headers(headers: HeaderMap) -> Self {
+        let text = |name: &str| text(&headers, name);
         let bearer = text("authorization").and_then(|value| value.split_once(' '));
         let key = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, key)| key.trim());
-        Self {
-            user: text("x-recif-user").map(Into::into),
-            key: key.filter(|key| !key.is_empty()).map(|key| CallerKey(key.into())),
-            headers: headers.into(),
-            account: UsageAccount::current(),
-        }
+        let key = key.filter(|key| !key.is_empty()).map(|key| CallerKey(key.into()));
+        let user = Self::user_of(&headers);
+        Self { user, key, headers: headers.into(), account: UsageAccount::current() }
+    }
+
+    /// Reads the user name alone.
+    pub(super) fn user_of(headers: &HeaderMap) -> UserName {
+        text(headers, "x-recif-user").map(Into::into)
     }
 
     /// Returns the same caller for what is part of this span.
     pub(super) fn within(self, trace: &TraceScope) -> Self {
         Self { account: self.account.within(trace), ..self }
+    }
+}
+
+/// Returns the text of a header, if it has any.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_identity_is_read_and_the_headers_are_kept() {
+        let sent = [("x-recif-user", "ada"), ("authorization", "Bearer k"), ("x-tenant", "blue")];
+        let sent: HeaderMap = sent
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .into_iter()
+            .collect();
+        let caller = CallerContext::from_headers(sent);
+        assert_eq!(caller.user.as_deref(), Some("ada"));
+        assert_eq!(caller.key.map(|key| key.0.to_string()).as_deref(), Some("k"));
+        let kept: Vec<_> = caller.headers.values(&HeaderName::from_static("x-tenant")).collect();
+        assert_eq!(kept, ["blue"]);
     }
 }

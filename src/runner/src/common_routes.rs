@@ -213,7 +213,7 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
             false => ErrorResponse(status, why.into()).into_response(),
         }
     } else {
-        let caller = CallerContext::from_headers(request.headers()).user;
+        let caller = CallerContext::user_of(request.headers());
         let trace = TraceScope::of_request(&shell.metrics.tracing, request.headers());
         let run = trace.run_id();
         account = UsageAccount::new(caller.as_deref().unwrap_or_default()).within(&trace);

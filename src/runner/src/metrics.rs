@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use crds::usage::{UsageKey, UsageTotals};
@@ -183,5 +183,7 @@ pub fn example_metrics() -> Result<String, fmt::Error> {
         ..UsageTotals::default()
     };
     metrics.usage.count("openai/gpt-5", UsageKey::default(), &totals);
+    metrics.usage.metrics().observe("openai/gpt-5", Duration::from_secs(1));
+    metrics.usage.metrics().count_fallback("openai/gpt-5", "anthropic/claude");
     metrics.encode()
 }

@@ -110,7 +110,7 @@ pub(super) fn build_app(config: RunnerConfig, environment: Arc<Lookup>) -> Agent
         &config.telemetry,
         &process_attributes(&config.telemetry, "Agent", &config.agent, &config.namespace),
     );
-    let agent = tools(&config, &*environment).and_then(|tools| {
+    let agent = tools(&config, &*environment, &metrics).and_then(|tools| {
         let tools = Toolbox::new(tools, environment.clone(), metrics.clone());
         Agent::new(&config, tools, &*environment, metrics.usage.clone()).map(Arc::new)
     });
@@ -151,9 +151,9 @@ pub(super) fn process_attributes(
 }
 
 /// Returns the tools of the agent, including those that search its knowledge bases.
-fn tools(config: &RunnerConfig, credentials: &Lookup) -> Result<Vec<CallableTool>, String> {
+fn tools(config: &RunnerConfig, credentials: &Lookup, metrics: &RunnerMetrics) -> Result<Vec<CallableTool>, String> {
     let mut tools = config.tools.clone();
-    let http = Http::default();
+    let http = Http::counting(metrics.usage.clone());
     for source in &config.knowledge {
         let tool = CallableTool::of_knowledge(KnowledgeBase::open(source, credentials, &http)?);
         if tools.iter().any(|known| known.name == tool.name) {

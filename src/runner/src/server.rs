@@ -113,10 +113,11 @@ async fn chat(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ErrorResponse> {
     let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
-    let caller = CallerContext::from_headers(&headers);
+    let is_stream = wants_events(&headers);
+    let caller = CallerContext::from_headers(headers);
     let account = caller.account.clone();
     let turn = agent.prepare_turn(read_turn(&body?, caller)?).await?;
-    if wants_events(&headers) {
+    if is_stream {
         let models = agent.models();
         let response = sse::respond(&models, async move |tokens| match agent.respond(turn, Some(&tokens)).await {
             Ok(reply) => Ok(done_event(reply, &account)),

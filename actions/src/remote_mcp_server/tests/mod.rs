@@ -2,6 +2,7 @@
 
 mod calls;
 mod discovery;
+mod pins;
 mod publishing;
 mod tool_servers;
 
@@ -38,8 +39,9 @@ fn down() -> DiscoveryResult {
     Err(DiscoveryError { reason: "ServerTimeout", message: "the server did not answer within 30 s".into() })
 }
 
+/// Returns a server whose tools are followed, unless `more` says otherwise.
 fn server(more: Value) -> Value {
-    let mut spec = json!({"url": URL});
+    let mut spec = json!({"url": URL, "onChange": "Adopt"});
     for (key, value) in more.as_object().into_iter().flatten() {
         spec[key] = value.clone();
     }

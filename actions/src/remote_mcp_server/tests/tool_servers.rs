@@ -160,17 +160,19 @@ async fn a_name_that_is_taken_and_a_tool_too_many_are_left_out_and_named_while_t
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_whose_definition_is_not_kept_is_left_out_and_named() {
-    let big = "x".repeat(500 * 1024);
-    let sim = cluster_of(&[("a", &big), ("b", &big), ("c", "Is small")]);
-    sim.store().create(&agent_id("a"), user(json!([{"name": "everything"}])));
-    sim.store().create(&agent_id("b"), user(json!([{"name": "everything", "include": ["b*"]}])));
+    let (big, names) = ("x".repeat(19 * 1024), (0..60).map(|number| format!("t{number:02}")).collect::<Vec<_>>());
+    let mut listed: Vec<_> = names.iter().map(|name| (name.as_str(), big.as_str())).collect();
+    listed.push(("u", "Is small"));
+    let sim = cluster_of(&listed);
+    sim.store().create(&agent_id("a"), user(json!([{"name": "everything", "include": ["t59*", "u*"]}])));
+    sim.store().create(&agent_id("b"), user(json!([{"name": "everything", "include": ["t59*"]}])));
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     assert_eq!((phase(&sim, &agent_id("a")), phase(&sim, &agent_id("b"))), (json!("Running"), json!("Resolving")));
-    let sentence = r#"tool "b" of remotemcpserver "everything" is left out, the server's definitions are too large: let it list fewer"#;
+    let sentence = r#"tool "t59" of remotemcpserver "everything" is left out, the server's definitions are too large: let it list fewer"#;
     let expected = ("False".into(), "TooManyTools".into(), sentence.into());
     assert_eq!(condition(&sim, &agent_id("a"), "ToolsResolved"), Some(expected));
-    let none = r#"remotemcpserver "everything" has too many definitions: that of "b" is left out"#;
+    let none = r#"remotemcpserver "everything" has too many definitions: that of "t59" is left out"#;
     assert_eq!(message(&sim, &agent_id("b")), none, "no tool is left");
 }
 

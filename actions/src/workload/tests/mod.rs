@@ -12,6 +12,7 @@ mod failure_reports;
 mod keys;
 mod lag;
 mod life;
+mod models;
 mod pods;
 mod policies;
 mod rollout;

@@ -1,8 +1,8 @@
 //! Implements an MCP server of the older protocol era, without sessions, whose behaviour the query selects.
 //!
 //! `?manner=`: `hang`, `drip`, `garbage`, `huge` (without end), `redirect` (to another host), `many` (10 000 tools),
-//! `refuse` (the host). Without it: the tools that `/tools?names=a,b` set, each described by `&words=`, for every client
-//! with the token that `/token?is=` set.
+//! `refuse` (the host). Without it: the tools that `/tools?names=a,b` set, each described by `&words=`, in which `%E2%80%8B`
+//! is a zero-width space, for every client with the token that `/token?is=` set.
 
 use std::{
     io::{self, Write as _},
@@ -32,7 +32,7 @@ impl TestMcpServer {
     /// Replaces the tools of the server.
     pub(crate) fn set_tools(&self, request: &ReceivedRequest) {
         let names = request.query("names").split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        let words = request.query("words").to_owned();
+        let words = request.query("words").replace("%E2%80%8B", "\u{200b}");
         self.change(|state| (state.names, state.words) = (names, words));
     }
 

@@ -1,7 +1,7 @@
 //! Decides what may follow the words of a command line. Nothing is read from a cluster here.
 
 use clap::{Arg, Command};
-use crds::{ApiKind, KINDS, Role};
+use crds::{ApiKind, KINDS, Role, tool::ServerRef};
 
 use crate::cluster::ConnectOptions;
 
@@ -156,16 +156,21 @@ fn flag<'a>(command: &Command, last: &'a str) -> (String, &'a str, Source) {
 
 fn positional<'a>(command: &Command, before: &[&str], last: &'a str) -> (String, &'a str, Source) {
     let whole = |source| (String::new(), last, source);
-    if command.has_subcommands() {
+    let names_object = command.get_positionals().next().is_some() && last.contains('/');
+    if command.has_subcommands() && !names_object {
         let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
         let about = |command: &Command| command.get_about().map(ToString::to_string).unwrap_or_default();
         return whole(Source::Words(shown.map(|command| (command.get_name().to_owned(), about(command))).collect()));
     }
     let Some(argument) = command.get_positionals().next() else { return whole(Source::Nothing) };
     let several = argument.get_num_args().is_some_and(|count| count.max_values() > 2);
-    // These are of what has Pods.
+    // These are of what has Pods, and of servers of tools.
     let of_workloads = matches!(command.get_name(), "logs" | "rollout");
-    let kinds = || KINDS.iter().filter(|kind| !of_workloads || kind.role == Role::Workload).collect();
+    let of_servers = matches!(command.get_name(), "tools" | "diff" | "accept");
+    let fits = |kind: &&ApiKind| {
+        (!of_workloads || kind.role == Role::Workload) && (!of_servers || ServerRef::KINDS.contains(&kind.name))
+    };
+    let kinds = || KINDS.iter().filter(fits).collect();
     match value_name(argument) {
         "KIND" if before.is_empty() => whole(Source::Kinds(kinds())),
         "TARGET" if before.is_empty() => chat_target(last),
@@ -177,6 +182,7 @@ fn positional<'a>(command: &Command, before: &[&str], last: &'a str) -> (String,
                 Some((kinds_before, begun)) => (format!("{kinds_before},"), begun, Source::Kinds(kinds())),
                 None => whole(Source::Kinds(kinds())),
             },
+            (None, []) if of_servers => whole(Source::KindPrefixes(kinds())),
             (None, []) => whole(Source::Kinds(kinds())),
             (None, [first, ..]) if first.contains('/') && several => whole(Source::KindPrefixes(kinds())),
             (None, [first, rest @ ..]) if rest.is_empty() || several => {
@@ -247,6 +253,9 @@ mod tests {
             (&["trace", "ag", "one", ""], "||nothing"),
             (&["why", "pods", ""], "||nothing"),
             (&["logs", ""], "||4 kinds"),
+            (&["tools", "rmcp/do"], "rmcp/|do|names of remotemcpservers"),
+            (&["tools", "diff", ""], "||2 kinds before /"),
+            (&["tools", "accept", "mcp/"], "mcp/||names of mcpservers"),
             (&["machine", "a"], "|a|9 kinds"),
             (&["machine", "agent", ""], "||nothing"),
             (&["chat", ""], "||3 kinds before /"),

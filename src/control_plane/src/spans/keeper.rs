@@ -85,13 +85,12 @@ impl SpanQueue {
 }
 
 impl SpanKeeper {
-    /// Runs forever.
+    /// Runs until no sender is left and all that was sent is stored.
     pub(crate) async fn run(mut self) {
         loop {
             match timeout(SWEEP_INTERVAL, self.batches.recv()).await {
                 Ok(Some(batch)) => self.keep(&batch.rows).await,
-                // No sender is left.
-                Ok(None) => return std::future::pending().await,
+                Ok(None) => return,
                 Err(_) => {}
             }
             self.sweep().await;

@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
-import { beforeAll, describe, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 
-import { token, until } from "./cluster.ts";
+import { apply, kubectl, object, token, until } from "./cluster.ts";
 import { isAccessible, rowOf, signIn, stage } from "./page.ts";
 import { MARKUP } from "./setup.ts";
 
@@ -161,5 +161,38 @@ describe("a chat", () => {
     await signIn(ui.page, `${ui.control.url}/ui/chat?with=Agent/${namespace}/echo`, await token(namespace, "bob"));
     await say("hello");
     await last().getByText(/You may not talk to it/).waitFor();
+  });
+});
+
+describe("a chat with an agent of another protocol", () => {
+  const agents = ["agent.agents.recif.dev/partner", "agent.agents.recif.dev/plain"];
+  beforeAll(async () => {
+    const agent = (name: string, protocol: string): object => object(namespace, "Agent", name, { name, framework: "corail", protocol });
+    await apply(agent("partner", "a2a"), agent("plain", "http"));
+    await kubectl("-n", namespace, "wait", "--for=condition=Ready", "--timeout=240s", ...agents);
+  });
+  // Other tests count the agents.
+  afterAll(async () => void (await kubectl("-n", namespace, "delete", ...agents)));
+
+  it("goes on in the context of Agent2Agent", async () => {
+    const asked: string[] = [];
+    ui.page.on("request", (one) => void asked.push(one.postData() ?? ""));
+    await signIn(ui.page, `${ui.control.url}/ui/chat?with=Agent/${namespace}/partner`, ada);
+    const message = ui.page.getByLabel("Message", { exact: true });
+    await message.fill("hello there");
+    await ui.page.keyboard.press("Enter");
+    await ui.page.locator('.reply[data-status="done"]', { hasText: "echo: hello there" }).waitFor();
+    expect(asked.some((body) => body.includes('"contextId"'))).toBe(false);
+    await message.fill("again");
+    await ui.page.keyboard.press("Enter");
+    await ui.page.locator('.reply[data-status="done"]', { hasText: "echo: again" }).waitFor();
+    expect(asked.filter((body) => body.includes('"contextId"'))).toHaveLength(1);
+    await isAccessible(ui.page);
+  });
+
+  it("is not offered where it speaks plain HTTP", async () => {
+    await signIn(ui.page, `${ui.control.url}/ui/chat?with=Agent/${namespace}/plain`, ada);
+    await ui.page.getByText(`plain speaks plain HTTP, no chat: call it at /v1/agents/${namespace}/plain/ of the gateway.`).waitFor();
+    expect(await ui.page.getByLabel("Message", { exact: true }).count()).toBe(0);
   });
 });

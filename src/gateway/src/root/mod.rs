@@ -20,6 +20,7 @@ mod scanner;
 
 use std::{net::IpAddr, sync::Arc};
 
+use crds::agent::NO_RESPONSE_BY_ID;
 use http1::{Connection, RequestHead, write_local_response};
 
 use self::{
@@ -125,7 +126,7 @@ pub(super) async fn resolve<'a, S: ClientStream>(
     }
     match path {
         RootPath::Answer => choose(client, head, origin, shared).await,
-        RootPath::OneResponse => RootOutcome::Refused(LocalResponse::new(404, "unknown", NOT_BY_ID)),
+        RootPath::OneResponse => RootOutcome::Refused(LocalResponse::new(404, "unknown", NO_RESPONSE_BY_ID)),
         RootPath::Models => models::respond(client, head, origin, shared).await,
         RootPath::Mcp => mcp::respond(client, head, peer, origin, shared).await,
     }
@@ -164,9 +165,6 @@ fn no_agent(model: &str) -> LocalResponse {
     let error = format!("unknown model `{name}`: name an agent as `namespace/name`; GET /v1/models lists them");
     LocalResponse::new(404, "unknown", error)
 }
-
-const NOT_BY_ID: &str = "a response cannot be read, cancelled or deleted by its id: of responses, an agent keeps only the \
-                         messages of their conversation, which `previous_response_id` of another request continues";
 
 const NAME_ONE: &str = "`model` must name an agent as `namespace/name`; GET /v1/models lists them";
 

@@ -206,7 +206,7 @@ fn listing(answer: ServerTools<CompactTool>) -> ToolListing {
             catalog: Catalog::of(answer.tools, answer.has_more),
             server: ServerInfo { name: short(name), version: short(version), protocol_version: short(answer.revision) },
             era: answer.era.as_str().to_owned(),
-            restless: false,
+            changes: 0,
         },
         era: answer.era,
         ttl: answer.ttl.unwrap_or_default(),

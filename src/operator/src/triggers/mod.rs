@@ -46,7 +46,7 @@ fn referrer_view<K: PhasedObject>(object: &K) -> impl PartialEq + '_ {
         status.map(|status| (status.phase.as_deref(), status.observed_generation)),
         ready.map(|ready| (ready.status.as_str(), ready.reason.as_str(), ready.message.as_str())),
         available.map(|available| available.status.as_str()),
-        object.published_digest(),
+        object.published_digests(),
     )
 }
 

@@ -94,6 +94,7 @@ fn server(kind: &str, phase: &str, spec: Value) -> Value {
         "metadata": {"name": "s", "namespace": "ns", "uid": "u", "generation": 1, "labels": {}, "annotations": {}},
         "spec": spec,
         "status": {"phase": phase, "observedGeneration": 1, "toolsDigest": "1", "toolCount": 1, "publishedTools": 0,
+            "heldToolsDigest": "1",
             "toolsChangedAt": "2026-01-01T00:00:00Z", "era": "discover",
             "discoveredTools": [{"name": "t", "description": "", "digest": "1"}],
             "conditions": [
@@ -113,6 +114,7 @@ fn the_users_of_a_server_are_woken_by_its_tools_and_how_it_stands() {
         ("/metadata/generation", json!(2), true),
         ("/metadata/uid", json!("v"), true),
         ("/status/toolsDigest", json!("2"), true),
+        ("/status/heldToolsDigest", json!("2"), true),
         ("/status/phase", json!("Terminated"), true),
         ("/status/conditions/0/status", json!("False"), true),
         ("/status/toolsChangedAt", json!("2026-01-02T00:00:00Z"), false),

@@ -319,11 +319,11 @@ async fn call(State(a2a): State<A2a>, headers: HeaderMap, body: Result<Bytes, By
     if headers.contains_key(CONTENT_TYPE) && !is_json(&headers) {
         return RpcError::ContentType("the body must be application/json".into()).respond(&Value::Null);
     }
-    let version = headers.get("a2a-version").map(|version| version.to_str().unwrap_or("?"));
+    let version = headers.get("a2a-version").map(|version| version.to_str().unwrap_or("?").to_owned());
     match JsonRpcRequest::read(&body) {
         Ok(call) => {
             let id = call.id.clone().unwrap_or_default();
-            a2a.dispatch(version, CallerContext::from_headers(&headers), call)
+            a2a.dispatch(version.as_deref(), CallerContext::from_headers(headers), call)
                 .await
                 .unwrap_or_else(|fault| fault.respond(&id))
         }

@@ -119,7 +119,7 @@ impl PromptEndpoint {
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<TurnOutcome, PromptRunError> {
         let listener = tokens.filter(|_| self.output.is_none());
-        let tools = self.tools.for_request(headers, request.account.trace());
+        let tools = self.tools.for_request(headers, &request.account);
         let turn = TurnLoop { model: &*self.model, tools: &tools, events: listener };
         let mut left = self.tool_turns;
         let mut outcome = turn.run(&mut request, &mut left).await?;

@@ -84,9 +84,13 @@ async fn respond(label: &Label, endpoint: Arc<PromptEndpoint>, request: Request)
     }
 }
 
-async fn run_turn(label: &Label, endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Response, ErrorResponse> {
+async fn run_turn(
+    label: &Label,
+    endpoint: Arc<PromptEndpoint>,
+    mut request: Request,
+) -> Result<Response, ErrorResponse> {
     let events = wants_events(request.headers());
-    let caller = CallerContext::from_headers(request.headers());
+    let caller = CallerContext::from_headers(std::mem::take(request.headers_mut()));
     let body = Bytes::from_request(request, &()).await?;
     let mut prompt = endpoint.render(&variables(&body)?, &[]).map_err(|error| match error {
         RenderError::Input(text) => ErrorResponse(StatusCode::BAD_REQUEST, text),

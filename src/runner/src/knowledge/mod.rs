@@ -17,7 +17,7 @@ use telemetry::semconv::{GEN_AI_DATA_SOURCE_ID, GEN_AI_OPERATION_NAME};
 use super::Lookup;
 use super::database::PostgresPool;
 use super::models::{self, Embedder, Http};
-use super::traces::TraceScope;
+use super::usage::UsageAccount;
 pub(super) use source::KnowledgeSource;
 
 /// Knowledge base that can be searched; clones share it.
@@ -52,15 +52,15 @@ impl KnowledgeBase {
         &self.0.source.description
     }
 
-    /// Searches it for `query`, as a part of the span of `trace`, and returns the hits, the best first, as text for the model.
+    /// Searches it for `query` and returns the hits, the best first, as text for the model. `account` is the caller's.
     ///
     /// # Errors
     /// The embedding model or the database failed, as a sentence.
-    pub(super) async fn search(&self, query: &str, trace: &TraceScope) -> Result<String, String> {
-        let span = trace.begin(format!("retrieval {}", self.0.source.name), SpanKind::Client);
+    pub(super) async fn search(&self, query: &str, account: UsageAccount) -> Result<String, String> {
+        let span = account.trace().begin(format!("retrieval {}", self.0.source.name), SpanKind::Client);
         span.set(GEN_AI_OPERATION_NAME, "retrieval");
         span.set(GEN_AI_DATA_SOURCE_ID, self.0.source.name.clone());
-        let found = self.hits(query, span.scope()).await;
+        let found = self.hits(query, account.within(span.scope())).await;
         match &found {
             Ok(_) => span.succeed(),
             Err(_) => span.fail("unavailable"),
@@ -68,10 +68,10 @@ impl KnowledgeBase {
         found
     }
 
-    async fn hits(&self, query: &str, trace: &TraceScope) -> Result<String, String> {
+    async fn hits(&self, query: &str, account: UsageAccount) -> Result<String, String> {
         let KnowledgeBaseInner { source, database, embedder } = &*self.0;
-        let vector =
-            embedder.embed(query, trace).await.map_err(|error| format!("the query cannot be embedded: {error}"))?;
+        let vector = embedder.embed(query, account).await;
+        let vector = vector.map_err(|error| format!("the query cannot be embedded: {error}"))?;
         let found = search::hybrid(database, &source.kb_id, query, &vector).await.map_err(|error| error.to_string())?;
         Ok(search::text(&found))
     }

@@ -178,7 +178,7 @@ pub(crate) fn open_chain(
         opened.inspect_err(|problem| tracing::warn!(model, "a fallback is left out: {problem}")).ok()
     });
     let models: Vec<_> = std::iter::once(first).chain(others).collect();
-    Ok(Arc::new(ModelChain(models.into())))
+    Ok(Arc::new(ModelChain { models: models.into(), ledger: http.usage.clone() }))
 }
 
 /// Reports whether two models have the same provider, address and headers, as those of one PluginConfig do.

@@ -1,4 +1,4 @@
-//! Model whose requests are counted.
+//! Models whose requests are counted, those of embeddings too.
 //!
 //! Each request is counted once, when its answer has ended, failed or was dropped: attempts that failed after their first piece
 //! and answers that were cut off too, because a provider may bill them. Without the provider's own numbers the tokens are
@@ -8,14 +8,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use crds::usage::{LATENCY_BUCKETS, UsageKey, UsageTotals, cut_name, hour_of, latency_bucket};
+use crds::provider::OLLAMA;
+use crds::usage::{LATENCY_BUCKETS, Purpose, UsageKey, UsageTotals, cut_name, hour_of, latency_bucket};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
-    CallerKey, Chunk, Model, ModelError, ModelRequest, Usage, call_span::CallSpan, request::request_bytes, title,
+    CallerKey, Chunk, Embedder, Model, ModelError, ModelRequest, Usage,
+    call_span::CallSpan,
+    ollama::{EmbeddedText, OllamaEmbedder},
+    request::request_bytes,
+    title,
 };
 use crate::usage::{UsageAccount, UsageLedger};
 
@@ -37,27 +42,49 @@ pub(super) struct CountedModel {
     pub(super) ledger: UsageLedger,
 }
 
+/// Embedding model of Ollama whose requests are counted.
+pub(super) struct CountedEmbedder {
+    /// Model.
+    pub(super) embedder: OllamaEmbedder,
+    /// Provider and id as they are configured.
+    pub(super) name: Arc<str>,
+    /// Id at the provider.
+    pub(super) id: Arc<str>,
+    /// Counter of the process.
+    pub(super) ledger: UsageLedger,
+}
+
+#[async_trait]
+impl Embedder for CountedEmbedder {
+    async fn embed(&self, text: &str, account: UsageAccount) -> Result<Vec<f32>, ModelError> {
+        let Self { embedder, name, id, ledger } = self;
+        let provider = OLLAMA.names.first().copied().unwrap_or_default();
+        let trace = account.trace().clone();
+        let mut record = CallRecord::new(ledger, account.with_purpose(Purpose::Embed), provider, [name, id]);
+        record.asked = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        match embedder.embed(text, &trace).await {
+            Ok(EmbeddedText { vector, usage }) => {
+                record.usage = usage;
+                record.has_ended = true;
+                Ok(vector)
+            }
+            Err(error) => {
+                record.has_failed = true;
+                Err(error)
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl Model for CountedModel {
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let span = CallSpan::begin(self, &request);
-        let asked = request_bytes(&request);
-        let record = CallRecord {
-            ledger: self.ledger.clone(),
-            account: request.account.clone(),
-            provider: self.provider,
-            name: self.name.clone(),
-            id: self.id.clone(),
-            began: Instant::now(),
-            asked,
-            said: 0,
-            has_begun: false,
-            has_failed: false,
-            has_ended: false,
-            usage: None,
-            span,
-        };
-        let account = request.account.clone().within(record.span.scope());
+        let account = request.account.clone().within(span.scope());
+        let names = [&self.name, &self.id];
+        let mut record = CallRecord::new(&self.ledger, request.account.clone(), self.provider, names);
+        record.asked = request_bytes(&request);
+        record.span = Some(span);
         let state = (self.model.respond(ModelRequest { account, ..request }), record);
         let counted = stream::unfold(state, |(mut answer, mut record)| async move {
             let chunk = answer.next().await;
@@ -101,13 +128,35 @@ struct CallRecord {
     has_ended: bool,
     /// Tokens, once the provider has reported them.
     usage: Option<Usage>,
-    span: CallSpan,
+    /// Span of a request for an answer; an embedding has its own.
+    span: Option<CallSpan>,
 }
 
 impl CallRecord {
+    /// Creates the record of a request that begins now; the names are the configured one and the id at the provider.
+    fn new(ledger: &UsageLedger, account: UsageAccount, provider: &'static str, [name, id]: [&Arc<str>; 2]) -> Self {
+        Self {
+            ledger: ledger.clone(),
+            account,
+            provider,
+            name: name.clone(),
+            id: id.clone(),
+            began: Instant::now(),
+            asked: 0,
+            said: 0,
+            has_begun: false,
+            has_failed: false,
+            has_ended: false,
+            usage: None,
+            span: None,
+        }
+    }
+
     /// Records a piece of the answer, or its end.
     fn observe(&mut self, chunk: Option<&Result<Chunk, ModelError>>) {
-        self.span.observe(chunk);
+        if let Some(span) = &mut self.span {
+            span.observe(chunk);
+        }
         match chunk {
             Some(Ok(Chunk::Token(text))) => self.say(text.len()),
             Some(Ok(Chunk::Call(call))) => self.say(call.name.len() + call.arguments.to_string().len()),
@@ -146,9 +195,12 @@ impl Drop for CallRecord {
     fn drop(&mut self) {
         let is_answered = self.has_ended && !self.has_failed;
         let (usage, estimated) = self.tokens();
-        self.span.end(&usage, is_answered);
+        if let Some(span) = &self.span {
+            span.end(&usage, is_answered);
+        }
         let Usage { input, cache_read, cache_write, output, reasoning } = usage;
-        let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took = self.began.elapsed();
+        let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let mut latency = [0; LATENCY_BUCKETS];
         latency[latency_bucket(millis)] = 1;
         let (calls, failed) = (u64::from(is_answered), u64::from(!is_answered));
@@ -163,5 +215,6 @@ impl Drop for CallRecord {
         };
         self.account.add(&self.name, &totals);
         self.ledger.count(&self.name, key, &totals);
+        self.ledger.metrics().observe(&self.name, took);
     }
 }

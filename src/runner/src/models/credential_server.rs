@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+pub(super) use crds::provider::is_loopback;
 use reqwest::{
     Client, Request, RequestBuilder, StatusCode,
     header::{HeaderMap, HeaderValue},
@@ -154,16 +155,6 @@ pub(super) fn bearer_header(token: &str) -> Option<HeaderValue> {
 pub(super) fn safe_url(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     (url.scheme() == "https" && url.has_host() || url.scheme() == "http" && is_loopback(&url)).then_some(url)
-}
-
-/// Reports whether the host of a URL is the Pod itself.
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 #[cfg(test)]

@@ -132,6 +132,11 @@ impl ModelEndpoint {
         })
     }
 
+    /// Returns the host of a configured base URL.
+    pub(super) fn custom_host(&self) -> Option<&str> {
+        self.base.host_str().filter(|_| self.is_custom)
+    }
+
     /// Returns the model's id.
     pub(super) fn model(&self) -> &str {
         &self.reference.id

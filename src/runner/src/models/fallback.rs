@@ -22,15 +22,21 @@ use tokio::time::Instant;
 use super::{
     CallerKey, Chunk, Model, ModelError, ModelErrorKind, ModelRequest, generation::portable, request::Answerer, title,
 };
-use crate::usage::UsageAccount;
+use crate::usage::{UsageAccount, UsageLedger};
 
 /// Failures in a row after which a model is skipped.
 const FAILURES: u32 = 3;
 /// Time for which it is skipped.
 const SKIPPED: Duration = Duration::from_secs(30);
 
-/// First model, and those that stand in for it. Invariant: it has at least one.
-pub(super) struct ModelChain(pub(super) Arc<[ChainedModel]>);
+/// First model, and those that stand in for it.
+#[derive(Clone)]
+pub(super) struct ModelChain {
+    /// Models in their order. Invariant: there is at least one.
+    pub(super) models: Arc<[ChainedModel]>,
+    /// Counter of the process.
+    pub(super) ledger: UsageLedger,
+}
 
 /// Model of a chain.
 pub(super) struct ChainedModel {
@@ -48,32 +54,33 @@ type ChunkStream = BoxStream<'static, Result<Chunk, ModelError>>;
 #[async_trait]
 impl Model for ModelChain {
     fn respond(&self, request: ModelRequest) -> ChunkStream {
-        let models = self.0.clone();
-        stream::once(async move { begin(&models, request).await }).try_flatten().boxed()
+        let chain = self.clone();
+        stream::once(async move { begin(&chain, request).await }).try_flatten().boxed()
     }
 
     async fn title(&self, first: &str, key: Option<CallerKey>, account: UsageAccount) -> String {
-        match &self.0[..] {
+        match &self.models[..] {
             [only] => only.model.title(first, key, account).await,
             _ => title::request_title(|request| self.respond(ModelRequest { key, account, ..request }), first).await,
         }
     }
 
     fn names(&self) -> Vec<Arc<str>> {
-        self.0.iter().map(|model| model.name.clone()).collect()
+        self.models.iter().map(|model| model.name.clone()).collect()
     }
 
     fn needs_key(&self) -> bool {
-        self.0.first().is_some_and(|first| first.model.needs_key())
+        self.models.first().is_some_and(|first| first.model.needs_key())
     }
 
     fn failure(&self) -> Option<Arc<str>> {
-        self.0.first()?.breaker.failure()
+        self.models.first()?.breaker.failure()
     }
 }
 
 /// Asks the models in their order and returns the first answer that has begun.
-async fn begin(models: &[ChainedModel], request: ModelRequest) -> Result<ChunkStream, ModelError> {
+async fn begin(chain: &ModelChain, request: ModelRequest) -> Result<ChunkStream, ModelError> {
+    let models = &chain.models;
     let mut failure = None;
     let stays = |name: &Arc<str>| models.iter().skip(1).position(|model| model.name == *name);
     let start = request.fallback.as_ref().and_then(stays).map_or(0, |place| place + 1);
@@ -84,7 +91,7 @@ async fn begin(models: &[ChainedModel], request: ModelRequest) -> Result<ChunkSt
             continue;
         }
         let has_fallback = rest.iter().any(|model| model.breaker.admits(now));
-        match ask(model, place, has_fallback, &request).await {
+        match ask(chain, model, place, has_fallback, &request).await {
             Err(error) if error.is_of_model && has_fallback => {
                 tracing::warn!(model = &*model.name, "another model is asked: {error}");
                 failure = Some(error);
@@ -93,12 +100,13 @@ async fn begin(models: &[ChainedModel], request: ModelRequest) -> Result<ChunkSt
         }
     }
     match (failure, models.get(start)) {
-        (None, Some(first)) => ask(first, start, false, &request).await,
+        (None, Some(first)) => ask(chain, first, start, false, &request).await,
         (failure, _) => Err(failure.unwrap_or_else(ModelError::malformed)),
     }
 }
 
 async fn ask(
+    chain: &ModelChain,
     ChainedModel { model, name, breaker }: &ChainedModel,
     place: usize,
     has_fallback: bool,
@@ -129,6 +137,9 @@ async fn ask(
     breaker.succeeded();
     if is_fallback {
         tracing::info!(model = &**name, "a fallback answers");
+        if let Some(first) = chain.models.first() {
+            chain.ledger.metrics().count_fallback(&first.name, name);
+        }
     }
     let answerer = Chunk::Answerer(Answerer { model: name.clone(), is_fallback });
     Ok(stream::iter([answerer]).chain(stream::iter(first)).map(Ok).chain(answer).boxed())

@@ -50,7 +50,7 @@ use anthropic::Anthropic;
 use azure::AzureOpenAi;
 use bedrock::Bedrock;
 pub(super) use contract::{DefaultModel, Fallback, FallbackSources, Plugin, open_chain};
-use counted::CountedModel;
+use counted::{CountedEmbedder, CountedModel};
 pub(super) use credentials::{Credentials, directory};
 pub(super) use error::{ModelError, ModelErrorKind};
 use gemini::Gemini;
@@ -121,7 +121,12 @@ pub(super) fn open_embedder(
     http: &Http,
 ) -> Result<Arc<dyn Embedder>, String> {
     match reference.provider.as_str() {
-        "ollama" => Ok(Arc::new(OllamaEmbedder::new(reference, credentials, http)?)),
+        "ollama" => Ok(Arc::new(CountedEmbedder {
+            embedder: OllamaEmbedder::new(reference, credentials, http)?,
+            name: format!("{}/{}", reference.provider, reference.id).into(),
+            id: reference.id.as_str().into(),
+            ledger: http.usage.clone(),
+        })),
         other => Err(format!("unknown embedding provider `{other}`; use ollama")),
     }
 }

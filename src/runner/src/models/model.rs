@@ -10,7 +10,7 @@ use super::{
     request::{CallerKey, Chunk, ModelRequest},
     title,
 };
-use crate::{traces::TraceScope, usage::UsageAccount};
+use crate::usage::UsageAccount;
 
 /// Language model.
 #[async_trait]
@@ -43,9 +43,10 @@ pub(crate) trait Model: Send + Sync {
 /// Embedding model: maps text to a vector, near those of texts with a similar meaning.
 #[async_trait]
 pub(crate) trait Embedder: Send + Sync {
-    /// Returns the vector of `text`, as a part of the span of `trace`; all vectors of one model have the same dimension.
+    /// Returns the vector of `text`; all vectors of one model have the same dimension. `account` is the caller's, with the span that
+    /// this is a part of.
     ///
     /// # Errors
     /// The same as for an answer.
-    async fn embed(&self, text: &str, trace: &TraceScope) -> Result<Vec<f32>, ModelError>;
+    async fn embed(&self, text: &str, account: UsageAccount) -> Result<Vec<f32>, ModelError>;
 }

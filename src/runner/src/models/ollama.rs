@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 
-use async_trait::async_trait;
 use crds::provider;
 use dotprompt::Part;
 use futures::TryStreamExt;
@@ -15,7 +14,7 @@ use telemetry::SpanKind;
 use telemetry::semconv::{GEN_AI_OPERATION_NAME, GEN_AI_PROVIDER_NAME, GEN_AI_REQUEST_MODEL};
 
 use super::{
-    CallerKey, Chunk, Credentials, Embedder, ModelRef, ModelRequest, Usage,
+    CallerKey, Chunk, Credentials, ModelRef, ModelRequest, Usage,
     call_span::gets_context,
     calls::{object_or_empty, tool_call_chunk},
     endpoint::{ModelEndpoint, ProviderDefaults},
@@ -223,9 +222,18 @@ pub(super) struct OllamaEmbedder {
     http: Http,
 }
 
+/// Vector of a text.
+pub(super) struct EmbeddedText {
+    /// Vector.
+    pub(super) vector: Vec<f32>,
+    /// Tokens, if the server reports them.
+    pub(super) usage: Option<Usage>,
+}
+
 #[derive(Deserialize)]
 struct Embeddings {
     embeddings: Vec<Vec<f32>>,
+    prompt_eval_count: Option<u64>,
 }
 
 impl OllamaEmbedder {
@@ -236,11 +244,12 @@ impl OllamaEmbedder {
     pub(super) fn new(reference: &ModelRef, credentials: &Credentials<'_>, http: &Http) -> Result<Self, String> {
         Ok(Self { ollama: Ollama::new(reference, credentials)?, http: http.clone() })
     }
-}
 
-#[async_trait]
-impl Embedder for OllamaEmbedder {
-    async fn embed(&self, text: &str, trace: &TraceScope) -> Result<Vec<f32>, ModelError> {
+    /// Returns the vector of `text`, as a part of the span of `trace`.
+    ///
+    /// # Errors
+    /// The same as for an answer.
+    pub(super) async fn embed(&self, text: &str, trace: &TraceScope) -> Result<EmbeddedText, ModelError> {
         let span = trace.begin(format!("embeddings {}", self.ollama.0.model()), SpanKind::Client);
         span.set(GEN_AI_OPERATION_NAME, "embeddings");
         span.set(GEN_AI_PROVIDER_NAME, "ollama");
@@ -252,10 +261,8 @@ impl Embedder for OllamaEmbedder {
         }
         embedded
     }
-}
 
-impl OllamaEmbedder {
-    async fn vector(&self, text: &str, trace: &TraceScope) -> Result<Vec<f32>, ModelError> {
+    async fn vector(&self, text: &str, trace: &TraceScope) -> Result<EmbeddedText, ModelError> {
         let body =
             Map::from_iter([("model".to_owned(), self.ollama.0.model().into()), ("input".to_owned(), text.into())]);
         let mut call = self.ollama.call("embed", body, None);
@@ -275,6 +282,7 @@ impl OllamaEmbedder {
         let bytes = self.http.retrying(false, trace, read).await?;
         let found: Embeddings = serde_json::from_slice(&bytes).map_err(|_| ModelError::malformed())?;
         let vector = found.embeddings.into_iter().next().filter(|vector| !vector.is_empty());
-        vector.ok_or_else(ModelError::malformed)
+        let usage = found.prompt_eval_count.map(|tokens| Usage::new(tokens, 0).checked()).transpose()?;
+        Ok(EmbeddedText { vector: vector.ok_or_else(ModelError::malformed)?, usage })
     }
 }

@@ -102,7 +102,7 @@ async fn complete(
 ) -> Result<Response, ApiError> {
     api.backend()?;
     let Completion { request: mut question, stream, include_usage } = Completion::read(&body?)?;
-    question.caller = CallerContext::from_headers(&headers);
+    question.caller = CallerContext::from_headers(headers);
     let answers = api.backend_for(&question.model)?;
     let head = CompletionHead::new(&question.model)
         .map_err(|error| ApiError::unavailable(format!("the system has no random numbers: {error}")))?;

@@ -12,6 +12,7 @@ use std::{
 use axum::{
     Router,
     body::Bytes,
+    extract::RawQuery,
     http::{HeaderMap, StatusCode},
     routing::{get, post},
 };
@@ -108,6 +109,32 @@ async fn an_agent_of_this_runtime_is_asked_in_agent2agent() {
         let call = format!(r#"/tool ask {{"message": "{message}"}}"#);
         assert_eq!(runner.say(call).await, format!("echo: {message}"), "each call is a context of its own");
     }
+}
+
+#[tokio::test]
+async fn the_query_of_an_endpoint_goes_with_the_card_and_with_each_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let only_for = |query: &Option<String>| match query.as_deref() {
+        Some("assistant_id=a%2F1") => StatusCode::OK,
+        _ => StatusCode::NOT_FOUND,
+    };
+    let show = move |RawQuery(query): RawQuery| async move {
+        let card = json!({"name": "a", "url": "http://localhost:2024/a2a/1", "protocolVersion": "0.3.0"});
+        (only_for(&query), card.to_string())
+    };
+    let call =
+        move |RawQuery(query): RawQuery| async move { (only_for(&query), task("completed", "done").to_string()) };
+    let routes = Router::new().route("/.well-known/agent-card.json", get(show)).route("/a2a/1", post(call));
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    let tool = |query: &str| {
+        let endpoint = format!("http://{address}{query}");
+        json!({"name": "ask", "type": "agent", "endpoint": endpoint, "agentProtocol": "a2a"})
+    };
+    assert_eq!(ask(tool("?assistant_id=a%2F1")).await, "done");
+    assert_eq!(ask(tool("/?assistant_id=a%2F1")).await, "done");
+    let answer = ask(tool("?assistant_id=hunter2")).await;
+    assert!(answer.ends_with("has no agent card: is it an A2A agent?") && !answer.contains("hunter2"), "{answer}");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use crds::usage::{Purpose, UsageReport};
 use serde_json::{Value, json};
 use sqlx::Executor;
 use testing::postgres::{PASSWORD, PostgresServer};
@@ -89,6 +90,10 @@ async fn a_knowledge_base_is_a_tool_that_searches_by_meaning_and_by_words() {
     }
     let nothing = runner.say("/tool search_sea {\"query\": \"\\u0000'; DROP TABLE chunks; --\"}").await;
     assert!(nothing.contains("[1] "), "{nothing}");
+    let (_, usage) = runner.get("/_recif/usage").await;
+    let usage: UsageReport = serde_json::from_str(&usage).unwrap();
+    let embedded = usage.cells.iter().filter(|cell| cell.key.purpose == Purpose::Embed);
+    assert_eq!(embedded.map(|cell| cell.totals.calls).sum::<u64>(), 4, "{usage:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

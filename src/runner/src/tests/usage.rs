@@ -120,6 +120,13 @@ async fn tokens_by_caller_and_model_are_those_that_the_provider_bills() {
     assert_eq!(counted, billed);
     assert!(billed.keys().any(|(_, model)| model == "backup"), "{billed:?}");
     assert_eq!(told, billed.values().map(|sum| sum[1]).sum::<u64>(), "each response has its own part");
+    let (_, metrics) = runner.get("/metrics").await;
+    for line in [
+        r#"recif_runner_fallbacks_total{from="openai/gpt",to="openai/backup"} "#,
+        r#"recif_runner_model_seconds_count{model="openai/backup"} "#,
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
     let titles = report.cells.iter().filter(|cell| cell.key.purpose == Purpose::Title);
     assert_eq!(titles.map(|cell| cell.totals.calls).sum::<u64>(), 60);
 }

@@ -280,7 +280,7 @@ mod tests {
         for (name, value) in request {
             sent.append(name, value);
         }
-        let caller = RequestHeaders::from(&sent);
+        let caller = RequestHeaders::from(sent);
         let own = BTreeMap::from([("X-Own".to_owned(), "yes".to_owned())]);
         let names = ["X-Tenant", "x-tenant", "X-Own", "X-Absent"].map(str::to_owned);
         let headers = ToolHeaders::read(&own).unwrap().forwarding(&names).unwrap();

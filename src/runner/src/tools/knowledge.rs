@@ -11,7 +11,7 @@ use super::{
     input::Input,
     parameters::{Parameter, ParameterType},
 };
-use crate::{knowledge::KnowledgeBase, traces::TraceScope};
+use crate::{knowledge::KnowledgeBase, usage::UsageAccount};
 
 impl CallableTool {
     /// Creates the tool for `base`.
@@ -23,18 +23,18 @@ impl CallableTool {
     }
 }
 
-/// Searches the knowledge base.
+/// Searches the knowledge base, for the account of the caller.
 ///
 /// # Errors
 /// The failure, as text for the model.
 pub(super) async fn call(
     base: &KnowledgeBase,
     arguments: &BTreeMap<String, Value>,
-    trace: &TraceScope,
+    account: UsageAccount,
 ) -> Result<String, ToolError> {
     let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default().trim();
     if query.is_empty() {
         return Err(ToolError::Arguments("`query` is empty".into()));
     }
-    base.search(query, trace).await.map(|text| truncate_to_cap(&text)).map_err(ToolError::Failed)
+    base.search(query, account).await.map(|text| truncate_to_cap(&text)).map_err(ToolError::Failed)
 }

@@ -50,7 +50,7 @@ use super::{
     caller::RequestHeaders,
     metrics::{RunnerMetrics, ToolCallOutcome},
     models::{ToolCall, ToolSpec},
-    traces::TraceScope,
+    usage::UsageAccount,
 };
 
 /// Most characters of a call's id in a span: the model chooses it.
@@ -73,8 +73,8 @@ pub(super) struct Toolbox {
     metrics: RunnerMetrics,
     /// Headers of the request that began the turn, which calls may have too.
     request: RequestHeaders,
-    /// Place of the calls in a trace.
-    trace: TraceScope,
+    /// Account of that request, for models that tools ask, with the place of the calls in a trace.
+    account: UsageAccount,
 }
 
 struct Connections {
@@ -98,8 +98,8 @@ impl Toolbox {
         let client = HttpClient::new(EgressPolicy::new(&*environment));
         let connections = Arc::new(Connections { client, sessions: Sessions::default(), cards: AgentCards::default() });
         let specs = tools.iter().map(CallableTool::spec).collect();
-        let (request, trace) = (RequestHeaders::default(), TraceScope::default());
-        Self { tools: tools.into(), specs, connections, environment, search, metrics, request, trace }
+        let (request, account) = Default::default();
+        Self { tools: tools.into(), specs, connections, environment, search, metrics, request, account }
     }
 
     /// Creates a toolbox with other tools and their environment, which shares the connections.
@@ -114,9 +114,9 @@ impl Toolbox {
         self.with_tools(kept, self.environment.clone())
     }
 
-    /// Returns the toolbox for a turn that a request with these headers began, and whose calls are part of this span.
-    pub(super) fn for_request(&self, headers: &RequestHeaders, trace: &TraceScope) -> Self {
-        Self { request: headers.clone(), trace: trace.clone(), ..self.clone() }
+    /// Returns the toolbox for a turn that a request with these headers began, and whose calls are part of the span of this account.
+    pub(super) fn for_request(&self, headers: &RequestHeaders, account: &UsageAccount) -> Self {
+        Self { request: headers.clone(), account: account.clone(), ..self.clone() }
     }
 
     /// Returns the declarations for the model.
@@ -135,7 +135,7 @@ impl Toolbox {
         let tool = self.tools.iter().find(|tool| tool.name == call.name);
         // A name that no tool has may be anything.
         let name = tool.map_or_else(|| "execute_tool".to_owned(), |tool| format!("execute_tool {}", tool.name));
-        let span = self.trace.begin(name, SpanKind::Internal);
+        let span = self.account.trace().begin(name, SpanKind::Internal);
         span.set(GEN_AI_OPERATION_NAME, "execute_tool");
         span.set(GEN_AI_TOOL_CALL_ID, call.id.chars().take(MAX_CALL_ID).collect::<String>());
         if let Some(tool) = tool {
@@ -145,7 +145,7 @@ impl Toolbox {
                 span.set(MCP_METHOD_NAME, "tools/call");
             }
         }
-        let within = Self { trace: span.scope().clone(), ..self.clone() };
+        let within = Self { account: self.account.clone().within(span.scope()), ..self.clone() };
         let result = within.call(&call.name, &call.arguments).await;
         match &result {
             Ok(_) => span.succeed(),
@@ -176,7 +176,7 @@ impl Toolbox {
     fn variables(&self, tool: &CallableTool) -> ToolVariables<'_> {
         let others = self.tools.iter().filter(|other| other.name != tool.name).map(CallableTool::variable_prefix);
         let variables = ToolVariables::new(tool.variable_prefix(), others, &*self.environment);
-        variables.for_request(&self.request).in_trace(self.trace.clone())
+        variables.for_request(&self.request).in_trace(self.account.trace().clone())
     }
 
     async fn run(&self, tool: &CallableTool, arguments: &Value) -> Result<String, ToolError> {
@@ -189,7 +189,7 @@ impl Toolbox {
             ToolKind::Mcp(mcp) => mcp.call(arguments, client, sessions, &self.variables(tool), tool.timeout).await,
             ToolKind::Flow(flow) => flow.call(&arguments, client, &self.variables(tool)).await,
             ToolKind::Agent(agent) => agent.call(&arguments, client, cards, &self.variables(tool)).await,
-            ToolKind::Knowledge(base) => knowledge::call(base, &arguments, &self.trace).await,
+            ToolKind::Knowledge(base) => knowledge::call(base, &arguments, self.account.clone()).await,
             ToolKind::Unsupported(why) => Err(ToolError::Failed(why.clone())),
         }?;
         let problem = match &tool.output {

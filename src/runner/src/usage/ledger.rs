@@ -8,10 +8,8 @@ use crds::usage::{
     day_of_hour,
 };
 use jiff::Timestamp;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
+
+use super::metrics::UsageMetrics;
 
 /// Bytes for each token of a model that has not reported its tokens yet.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -24,26 +22,6 @@ const CELLS_PER_REPORT: usize = 2_000;
 pub(crate) struct UsageLedger {
     state: Arc<Mutex<LedgerState>>,
     metrics: UsageMetrics,
-}
-
-/// Metrics of the usage of models. Models are those that are configured, so there are few.
-#[derive(Clone, Default)]
-pub(crate) struct UsageMetrics {
-    tokens: Family<TokenLabels, Counter>,
-    calls: Family<CallLabels, Counter>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TokenLabels {
-    model: String,
-    direction: &'static str,
-    purpose: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CallLabels {
-    model: String,
-    outcome: &'static str,
 }
 
 /// Cells and ratios under one lock.
@@ -126,35 +104,6 @@ impl Default for UsageLedger {
             ratios: HashMap::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), metrics: UsageMetrics::default() }
-    }
-}
-
-impl UsageMetrics {
-    /// Registers the metrics.
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        let help = "Tokens by model, direction and purpose; those of cache and reasoning are part of input and output";
-        registry.register("tokens", help, self.tokens.clone());
-        registry.register("model_calls", "Requests to models by model and outcome", self.calls.clone());
-    }
-
-    fn count(&self, model: &str, purpose: &'static str, totals: &UsageTotals) {
-        let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, .. } = *totals;
-        for (outcome, requests) in [("ok", calls), ("error", failed)] {
-            if requests > 0 {
-                self.calls.get_or_create(&CallLabels { model: model.to_owned(), outcome }).inc_by(requests);
-            }
-        }
-        for (direction, tokens) in [
-            ("input", input),
-            ("cache_read", cache_read),
-            ("cache_write", cache_write),
-            ("output", output),
-            ("reasoning", reasoning),
-        ] {
-            if tokens > 0 {
-                self.tokens.get_or_create(&TokenLabels { model: model.to_owned(), direction, purpose }).inc_by(tokens);
-            }
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 mod account;
 mod body;
 mod ledger;
+mod metrics;
 
 pub(crate) use account::{RESPONSE_HEADER, TOTAL_HEADER, UsageAccount};
 pub(crate) use body::{TRAILERS, UsageBody};

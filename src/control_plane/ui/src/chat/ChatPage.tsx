@@ -1,5 +1,6 @@
 import "./chat.css";
 
+import { useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { memo, type ReactElement, useCallback, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 
@@ -15,6 +16,7 @@ import { Markdown } from "./Markdown.tsx";
 import { Composer } from "./Composer.tsx";
 import { conversationWith, type Turn } from "./conversation.ts";
 import { FlowComposer } from "./FlowComposer.tsx";
+import { protocolOf, speaksPlainHttp, targetQuery } from "./protocol.ts";
 import { type Piece, type Reply, textOfReply } from "./stream.ts";
 import { type Target, targetOf } from "./talk.ts";
 
@@ -99,6 +101,8 @@ function Talk({ target }: { target: Target }): ReactElement {
   const [flow, setFlow] = useState<string | null>(null);
   const [inputs, setInputs] = useState<Record<string, Values>>({});
   const isAgent = target.kind === "Agent";
+  const object = useQuery({ ...targetQuery(target), enabled: isAgent });
+  const isForeign = protocolOf(target, object.data) === "http";
 
   const again = useCallback((): void => {
     const turn = conversation.takeBack();
@@ -126,7 +130,9 @@ function Talk({ target }: { target: Target }): ReactElement {
       </header>
       <Turns turns={turns} again={again} target={target} />
       {summary?.why && summary.phase !== "Running" && <Notice tone="warn">{summary.why}</Notice>}
-      {isAgent ? (
+      {isForeign ? (
+        <Notice tone="idle">{speaksPlainHttp(target)}</Notice>
+      ) : isAgent ? (
         <Composer conversation={conversation} text={draft} setText={setDraft} label="Message" placeholder={`Message to ${target.name}`} body={(text) => ({ message: text })} flow={null} />
       ) : (
         <FlowComposer conversation={conversation} target={target} text={draft} setText={setDraft} flow={flow} setFlow={setFlow} inputs={inputs} setInputs={setInputs} />

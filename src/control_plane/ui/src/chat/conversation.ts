@@ -1,6 +1,10 @@
 /** Conversation with one target. It continues while another page is shown, and is lost when the page is unloaded. */
 
 import { ApiError } from "../api/client.ts";
+import type { ServerEvent } from "../api/sse.ts";
+import { A2aError } from "./a2a.ts";
+import { type A2aChat, askAgent, newChat } from "./a2aTalk.ts";
+import { readProtocol, speaksPlainHttp } from "./protocol.ts";
 import { atEnd, type Ended, failed, isTooLong, type Reply, stopped, WAITING, withEvent } from "./stream.ts";
 import { ask, pathOf, type Target } from "./talk.ts";
 
@@ -22,6 +26,7 @@ export class Conversation {
   readonly target: Target;
   #turns: readonly Turn[] = [];
   #ended: Ended = { conversation: null, title: null };
+  #a2a: A2aChat = newChat();
   #running: AbortController | null = null;
   #watchers = new Set<() => void>();
   #next = 1;
@@ -54,10 +59,14 @@ export class Conversation {
     const conversation = this.#ended.conversation;
     const all = this.target.kind === "Agent" && conversation ? { ...body, conversation_id: conversation } : body;
     try {
-      await ask(pathOf(this.target, flow), all, stop.signal, (event) => {
+      const take = (event: ServerEvent): void => {
         this.#reply(id, (reply) => withEvent(reply, event, ms(), (end) => this.#end(end)));
         if (this.#turns.some((turn) => turn.id === id && isTooLong(turn.reply))) throw new RangeError("The answer is longer than this page shows.");
-      });
+      };
+      const protocol = await readProtocol(this.target);
+      if (protocol === "http") throw new A2aError(speaksPlainHttp(this.target));
+      if (protocol === "a2a") await askAgent(this.#a2a, this.target, said, stop.signal, take);
+      else await ask(pathOf(this.target, flow), all, stop.signal, take);
       this.#reply(id, (reply) => atEnd(reply, ms()));
     } catch (error) {
       this.#reply(id, (reply) => (stop.signal.aborted ? stopped(reply, ms()) : failed(reply, explained(error), ms())));
@@ -81,6 +90,7 @@ export class Conversation {
   clear(): void {
     this.stop();
     this.#ended = { conversation: null, title: null };
+    this.#a2a = newChat();
     this.#show([]);
   }
 
@@ -103,7 +113,7 @@ export class Conversation {
 
 function explained(error: unknown): string {
   if (error instanceof ApiError && error.status === 403) return `You may not talk to it: ${error.message}`;
-  if (error instanceof ApiError || error instanceof RangeError) return error.message;
+  if (error instanceof ApiError || error instanceof A2aError || error instanceof RangeError) return error.message;
   return "The connection broke before the answer was whole.";
 }
 

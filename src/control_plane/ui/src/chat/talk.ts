@@ -16,9 +16,14 @@ export function targetOf(text: string | undefined): Target | null {
   return kind && namespace && name && more === undefined && kindOf(kind)?.gateway ? { kind, namespace, name } : null;
 }
 
+/** Returns the path of a target at the gateway, without a slash at its end. */
+export function rootOf(target: Target): string {
+  return `${GATEWAY}/v1/${kindOf(target.kind)?.gateway}/${encodeURIComponent(target.namespace)}/${encodeURIComponent(target.name)}`;
+}
+
 /** Returns the request path of a target; `flow` names one of a set. */
 export function pathOf(target: Target, flow: string | null): string {
-  const base = `${GATEWAY}/v1/${kindOf(target.kind)?.gateway}/${encodeURIComponent(target.namespace)}/${encodeURIComponent(target.name)}`;
+  const base = rootOf(target);
   return target.kind === "Agent" ? `${base}/chat` : `${base}/${flow ? encodeURIComponent(flow) : ""}`;
 }
 

@@ -25,8 +25,6 @@ const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 const CHANGE_BACKOFF_BASE: Duration = Duration::from_secs(1);
 /// Longest back-off between changes. A change that comes so long after the last one, and after its back-off, is the first again.
 const CHANGE_BACKOFF_MAX: Duration = Duration::from_secs(300);
-/// Number of changes in a row from which the status says that the server keeps changing.
-const UNSTABLE_AFTER: u32 = 4;
 
 #[async_trait]
 impl ChangeStream for ToolListChanges {
@@ -88,7 +86,7 @@ impl DiscoveryLoop {
                 let last = self.latest.last().clone();
                 let differs = |last: &Discovered| last.catalog.digest != discovered.catalog.digest;
                 self.count_changes(changed || last.is_some_and(|last| last.as_ref().as_ref().is_ok_and(differs)));
-                discovered.restless = self.changes >= UNSTABLE_AFTER;
+                discovered.changes = self.changes;
                 (Ok(discovered), holds, changes)
             }
             Err(unasked) => {

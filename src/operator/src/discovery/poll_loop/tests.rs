@@ -109,7 +109,7 @@ impl ToolLister for FakeServers {
             catalogue.digest = format!("{}", self.calls.lock().unwrap().len());
         }
         let (server, era) = (Default::default(), "discover".to_owned());
-        let discovered = Discovered { catalog: catalogue, server, era, restless: false };
+        let discovered = Discovered { catalog: catalogue, server, era, changes: 0 };
         Ok(ToolListing { discovered, era: Era::Discover, ttl: holds, changes })
     }
 }
@@ -183,7 +183,8 @@ async fn a_server_whose_tools_keep_changing_is_asked_ever_more_rarely_and_its_ob
         let discoverer = discoverer(&servers, true);
         let often = DiscoveryTarget { resync: Duration::from_secs(1), ..target(url) };
         discoverer.query(&often, Schedule::Now);
-        let restless = || discoverer.query(&often, Schedule::OnResync).unwrap().as_ref().as_ref().unwrap().restless;
+        let restless =
+            || discoverer.query(&often, Schedule::OnResync).unwrap().as_ref().as_ref().unwrap().is_restless();
         sleep(Duration::from_secs(1)).await;
         assert!(!restless(), "a change or two are no news");
         sleep(HOUR).await;

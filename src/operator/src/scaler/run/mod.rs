@@ -290,10 +290,9 @@ impl ScalerTerm {
         self.queries.clear();
         self.gateways.end_round();
         open.iter().for_each(|id| self.evaluate(id));
-        let models = self.gateways.models(self.now());
-        self.notes.begin(models, &self.scaler.fleet, &self.write_permits);
-        let tokens = self.gateways.tokens(self.now());
-        self.notes.begin_budgets(&tokens, &self.scaler.fleet, &self.write_permits);
+        let now = self.now();
+        self.notes.begin(self.gateways.models(now), now, &self.scaler.fleet, &self.write_permits);
+        self.notes.begin_budgets(&self.gateways.tokens(now), &self.scaler.fleet, &self.write_permits);
         self.scaler.metrics.ended(begun.elapsed());
     }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
@@ -14,24 +15,41 @@ use super::{
     writes::WRITE_BACKOFF,
 };
 
+/// Shortest time between two looks at the models of an agent: the responses of a minute are counted.
+const NOTE_PAUSE: Duration = Duration::from_secs(5);
+
+/// Write of a condition.
+type NoteWrite = BoxFuture<'static, Result<(), ApiError>>;
+
 /// Writes of these conditions. Invariant: a workload has at most one.
 #[derive(Default)]
 pub(super) struct StatusNotes {
+    /// Times of the last looks, for agents whose models answered.
+    noted: HashMap<WorkloadId, Duration>,
     pending: FuturesUnordered<BoxFuture<'static, WorkloadId>>,
     workloads: HashSet<WorkloadId>,
 }
 
 impl StatusNotes {
-    /// Begins the writes for agents whose models answered so, with the permits of all writes.
+    /// Begins the writes for agents whose models answered so, with the permits of all writes. `now` is the time since the scaler
+    /// began.
     pub(super) fn begin(
         &mut self,
         models: HashMap<WorkloadId, ModelCounts>,
+        now: Duration,
         fleet: &Arc<dyn WorkloadFleet>,
         permits: &Arc<Semaphore>,
     ) {
+        self.noted.retain(|id, at| models.contains_key(id) && now.saturating_sub(*at) < NOTE_PAUSE);
         for (id, answered) in models {
+            if self.noted.contains_key(&id) {
+                continue;
+            }
             let (fleet, of) = (fleet.clone(), id.clone());
-            self.push(id, permits, Box::pin(async move { fleet.note_models(&of, &answered).await }));
+            let write = async move { fleet.note_models(&of, &answered).await };
+            if self.push(id.clone(), permits, Box::pin(write)) {
+                self.noted.insert(id, now);
+            }
         }
     }
 
@@ -48,10 +66,10 @@ impl StatusNotes {
         }
     }
 
-    /// Begins a write, unless one of the workload is under way: the next round tries again.
-    fn push(&mut self, id: WorkloadId, permits: &Arc<Semaphore>, write: BoxFuture<'static, Result<(), ApiError>>) {
+    /// Begins a write and returns true, unless one of the workload is under way: the next round tries again.
+    fn push(&mut self, id: WorkloadId, permits: &Arc<Semaphore>, write: NoteWrite) -> bool {
         if !self.workloads.insert(id.clone()) {
-            return;
+            return false;
         }
         let permits = permits.clone();
         self.pending.push(Box::pin(async move {
@@ -65,6 +83,7 @@ impl StatusNotes {
             }
             id
         }));
+        true
     }
 
     /// Waits for the end of a write; `None`: there is none.

@@ -23,18 +23,6 @@ use entra::Entra;
 
 const PROVIDER: ProviderDefaults = ProviderDefaults { provider: provider::AZURE_OPENAI, public: "", regional: None };
 
-/// Domains of OpenAI's models at Azure, in all of its clouds.
-const DOMAINS: [&str; 8] = [
-    "openai.azure.com",
-    "cognitiveservices.azure.com",
-    "services.ai.azure.com",
-    "api.cognitive.microsoft.com",
-    "openai.azure.us",
-    "cognitiveservices.azure.us",
-    "openai.azure.cn",
-    "cognitiveservices.azure.cn",
-];
-
 /// Header of an API key.
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 /// Credential that is sent as a bearer token instead.
@@ -62,7 +50,7 @@ impl AzureOpenAi {
             true => None,
             false => Entra::find(credentials, api_version.is_some(), http)?,
         };
-        let entra = endpoint.admit(entra, entra::is_of_pod(reference, credentials), &DOMAINS)?;
+        let entra = endpoint.admit(entra, entra::is_of_pod(reference, credentials), PROVIDER.provider.domains)?;
         if endpoint.key.is_none() && entra.is_none() && !passthrough && reference.headers.is_empty() {
             return Err(format!(
                 "model provider `{}` needs credentials: set AZURE_OPENAI_API_KEY or {TOKEN}, or {}",

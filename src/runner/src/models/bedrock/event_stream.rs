@@ -10,7 +10,8 @@ use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::models::{error::ModelError, frames::Frames};
+// Relative, as the fuzz targets include this file.
+use super::super::{error::ModelError, frames::Frames};
 
 /// Maximum bytes of a message.
 const MESSAGE: usize = 1 << 20;

@@ -25,6 +25,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
+use crds::provider::{PROVIDERS, STUB};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
@@ -319,5 +320,14 @@ fn everything() -> ModelRequest {
         ),
         output: Some(super::OutputFormat { schema: Some(json!({"type": "object"})) }),
         ..ModelRequest::default()
+    }
+}
+
+#[test]
+fn the_source_of_each_providers_answers_is_named() {
+    let rows = include_str!("SOURCES.md").lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let named: Vec<&str> = rows.flat_map(|cell| cell.split(", ")).collect();
+    for provider in PROVIDERS.iter().filter(|provider| **provider != STUB) {
+        assert!(named.contains(&provider.names[0]), "{:?} {named:?}", provider.names);
     }
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use crds::usage::{Purpose, UsageKey, UsageTotals};
 use serde_json::json;
 
 use super::{
     super::{Chunk, Message, ModelErrorKind, ModelRequest, Part, Usage, open_embedder},
     Provider, ScriptedReply, collect, everything, read, token,
 };
-use crate::traces::TraceScope;
+use crate::usage::UsageAccount;
 
 /// Streamed answer "Hello there".
 pub(super) const GOOD: &str = r#"{"model":"m","created_at":"2025-01-01T00:00:00Z","message":{"role":"assistant","content":"Hello"},"done":false}
@@ -101,10 +102,21 @@ async fn a_text_is_embedded() {
     ])
     .await;
     let embedder = open_embedder(&server.reference("ollama"), &|_: &str| None, &server.http).unwrap();
-    assert_eq!(embedder.embed("where is Bern?", &TraceScope::default()).await.unwrap(), [0.5, -1.0, 0.002]);
+    let account = UsageAccount::new("ada");
+    assert_eq!(embedder.embed("where is Bern?", account.clone()).await.unwrap(), [0.5, -1.0, 0.002]);
     let asked = server.requests();
     assert_eq!((asked.len(), asked[1].path.as_str()), (2, "/api/embed"));
     assert_eq!(asked[1].body, json!({"model": "model-1", "input": "where is Bern?"}));
-    assert_eq!(embedder.embed("", &TraceScope::default()).await.unwrap_err().kind, ModelErrorKind::Malformed);
+    assert_eq!(embedder.embed("", account.clone()).await.unwrap_err().kind, ModelErrorKind::Malformed);
+    let report = server.http.usage.report("", 0);
+    let [cell] = &report.cells[..] else { panic!("{report:?}") };
+    let UsageKey { caller, provider, model, purpose, .. } = &cell.key;
+    assert_eq!(
+        (caller.as_str(), provider.as_str(), model.as_str(), *purpose),
+        ("ada", "ollama", "model-1", Purpose::Embed)
+    );
+    let UsageTotals { calls, failed, input, output, estimated, .. } = cell.totals;
+    assert_eq!((calls, failed, input, output, estimated), (1, 1, 8, 0, 0), "a refused request costs nothing");
+    assert_eq!(account.json().unwrap()["calls"], 2, "they are part of the caller's request");
     assert!(open_embedder(&server.reference("openai"), &|_: &str| None, &server.http).is_err());
 }

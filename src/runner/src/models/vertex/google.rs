@@ -13,6 +13,7 @@ use crate::models::{
     authorizer::{BearerAuthorizer, RequestAuthorizer},
     credential_cache::CredentialCache,
     credentials::value_of,
+    endpoint::ModelEndpoint,
     error::ModelError,
     http::ProviderRequest,
 };
@@ -37,16 +38,18 @@ pub(super) struct GoogleAuthorizer {
 }
 
 impl GoogleAuthorizer {
-    /// Finds the credentials of `reference`. `has_own`: requests may have others, so that a missing key is no error.
+    /// Finds the credentials of `reference`, which has this endpoint.
     ///
     /// # Errors
     /// They cannot be used, without their values.
     pub(super) fn find(
         reference: &ModelRef,
+        endpoint: &ModelEndpoint,
         credentials: &Credentials<'_>,
         http: &Http,
-        has_own: bool,
     ) -> Result<Option<Self>, String> {
+        // A gateway that gets headers of its own needs no credentials of Google Cloud.
+        let has_own = endpoint.is_custom && !reference.headers.is_empty();
         let declared = match &*reference.credential_keys {
             [only] if !GEMINI_VERTEX.identity.contains(&only.as_str()) => value_of(credentials, only),
             _ => None,
@@ -62,7 +65,7 @@ impl GoogleAuthorizer {
                 (false, false) => Self::of_pod(value_of(credentials, "GCE_METADATA_HOST"), http).map(Some),
                 (false, true) => Err(format!(
                     "a fallback with another PluginConfig than the first model does not get the Pod's own identity: give its \
-                     PluginConfig a credentialsRef with {CREDENTIALS}, headersFrom or passthrough"
+                     PluginConfig a credentialsRef with {CREDENTIALS}, or baseUrl and headersFrom of a gateway"
                 )),
             };
         };
@@ -79,7 +82,7 @@ impl GoogleAuthorizer {
         let json: Value = serde_json::from_str(&text).map_err(|_| format!("{CREDENTIALS} is not JSON"))?;
         match json["type"].as_str() {
             Some("service_account") => {
-                let (account, project) = ServiceAccount::read(json, http)?;
+                let (account, project) = ServiceAccount::read(json, endpoint.custom_host(), http)?;
                 let tokens = BearerAuthorizer(account.tokens());
                 Ok(Some(Self { tokens, project_of_key: project, project: None, is_of_pod: !is_own }))
             }

@@ -67,14 +67,12 @@ impl VertexEndpoint {
         let location = location.unwrap_or_else(|| "global".to_owned());
         let reference = ModelRef { region: Some(location.clone()), ..reference.clone() };
         let endpoint = ModelEndpoint::find(&reference, credentials, &PROVIDER)?;
-        // A gateway that gets headers of its own needs no credentials of Google Cloud.
-        let has_own = endpoint.is_custom && !reference.headers.is_empty();
         let authorizer = match reference.passthrough {
             true => None,
-            false => GoogleAuthorizer::find(&reference, credentials, http, has_own)?,
+            false => GoogleAuthorizer::find(&reference, &endpoint, credentials, http)?,
         };
         let is_of_pod = authorizer.as_ref().is_some_and(|authorizer| authorizer.is_of_pod);
-        let authorizer = endpoint.admit(authorizer, is_of_pod, &["googleapis.com"])?;
+        let authorizer = endpoint.admit(authorizer, is_of_pod, PROVIDER.provider.domains)?;
         let of_key = || authorizer.as_ref()?.project_of_key.clone();
         let project = setting(PROJECT_KEYS, "GOOGLE_CLOUD_PROJECT").or_else(of_key);
         let project = match (project, &authorizer) {

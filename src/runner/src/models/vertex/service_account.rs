@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use crds::provider::GEMINI_VERTEX;
 use jiff::Timestamp;
 use reqwest::{
     Client,
@@ -23,7 +24,7 @@ use super::google::{CREDENTIALS, SCOPE};
 use crate::models::{
     Http,
     credential_cache::{CredentialCache, FetchedCredential},
-    credential_server::{FORM, ask, bearer, safe_url},
+    credential_server::{FORM, ask, bearer, is_loopback, safe_url},
     error::{ModelError, ModelErrorKind},
 };
 
@@ -31,6 +32,8 @@ use crate::models::{
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// Google's server of tokens: the audience of every assertion, also where a key names another address of it.
 const TOKENS: &str = "https://oauth2.googleapis.com/token";
+/// Host that older files of service accounts name.
+const OLD_TOKEN_HOST: &str = "accounts.google.com";
 /// Seconds for which a token is asked.
 const LIFE: i64 = 3600;
 
@@ -54,18 +57,24 @@ struct ServiceAccountFile {
 }
 
 impl ServiceAccount {
-    /// Reads the file of a service account; returns its project too.
+    /// Reads the file of a service account; returns its project too. Only Google and `gateway`, the host of a configured base URL,
+    /// are asked for its tokens: the file may come from a user who must not choose whom the Pod connects to.
     ///
     /// # Errors
     /// The part that cannot be used, without its value.
-    pub(super) fn read(file: Value, http: &Http) -> Result<(Arc<Self>, Option<String>), String> {
+    pub(super) fn read(file: Value, gateway: Option<&str>, http: &Http) -> Result<(Arc<Self>, Option<String>), String> {
         let file: ServiceAccountFile = serde_json::from_value(file)
             .map_err(|_| format!("{CREDENTIALS} needs client_email and private_key of a service account"))?;
         let no_key = || format!("private_key in {CREDENTIALS} is not an RSA key in PEM, as Google Cloud makes it");
         let key = PrivatePkcs8KeyDer::from_pem_slice(file.private_key.as_bytes()).map_err(|_| no_key())?;
         let key = RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()).map_err(|_| no_key())?;
         let url = file.token_uri.as_deref().unwrap_or(TOKENS);
-        let url = safe_url(url).ok_or_else(|| format!("token_uri in {CREDENTIALS} is not an https URL"))?;
+        let url = safe_url(url).filter(|url| gives_tokens(url, gateway)).ok_or_else(|| {
+            format!(
+                "token_uri in {CREDENTIALS} is neither the https URL of a host of Google ({TOKENS}) nor of the base URL of the model: \
+                 leave it as Google Cloud made it"
+            )
+        })?;
         let (email, key_id) = (file.client_email, file.private_key_id);
         Ok((Arc::new(Self { email, key_id, key, url, http: http.clone() }), file.project_id))
     }
@@ -101,6 +110,12 @@ impl ServiceAccount {
     }
 }
 
+/// Reports whether a URL may be asked for tokens: it is one of Google's, or has the host `gateway`; one on loopback is the Pod's own.
+fn gives_tokens(url: &Url, gateway: Option<&str>) -> bool {
+    let host = url.host_str();
+    GEMINI_VERTEX.owns(url) || host == Some(OLD_TOKEN_HOST) || host == gateway || is_loopback(url)
+}
+
 /// Returns the form that asks for a token by an assertion.
 fn form(assertion: &str) -> String {
     Serializer::new(String::new()).append_pair("grant_type", GRANT).append_pair("assertion", assertion).finish()
@@ -123,7 +138,7 @@ mod tests {
     #[test]
     fn an_assertion_is_signed_by_the_key() {
         let more = json!({"private_key_id": "k1", "project_id": "p", "token_uri": "https://tokens.example/t"});
-        let (account, project) = ServiceAccount::read(file(more), &Http::default()).unwrap();
+        let (account, project) = ServiceAccount::read(file(more), Some("tokens.example"), &Http::default()).unwrap();
         assert_eq!(project.as_deref(), Some("p"));
         let assertion = account.assertion(1_000).unwrap();
         let (signed, signature) = assertion.rsplit_once('.').unwrap();
@@ -148,11 +163,32 @@ mod tests {
             ),
             (
                 json!({"token_uri": "http://SECRET.example"}),
-                "token_uri in GOOGLE_APPLICATION_CREDENTIALS is not an https",
+                "token_uri in GOOGLE_APPLICATION_CREDENTIALS is neither the https URL of a host of Google",
             ),
         ] {
-            let problem = ServiceAccount::read(file(more), &Http::default()).err().unwrap();
+            let problem = ServiceAccount::read(file(more), None, &Http::default()).err().unwrap();
             assert!(problem.contains(words) && !problem.contains("SECRET"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn google_and_the_gateway_of_the_model_alone_are_asked_for_tokens() {
+        for (url, gateway, is_good) in [
+            ("https://oauth2.googleapis.com/token", None, true),
+            ("https://oauth2.europe-west1.rep.googleapis.com/token", None, true),
+            ("https://accounts.google.com/o/oauth2/token", None, true),
+            ("http://127.0.0.1:80/token", None, true),
+            ("https://gateway.example/token", Some("gateway.example"), true),
+            ("http://gateway.example/token", Some("gateway.example"), false),
+            ("https://gateway.example/token", None, false),
+            ("https://evil/token", Some("gateway.example"), false),
+            ("http://oauth2.googleapis.com/token", None, false),
+            ("https://oauth2.googleapis.com.evil/token", None, false),
+            ("https://oauth2.googleapis.com@evil/token", None, false),
+            ("https://googleapis.evil/oauth2.googleapis.com", None, false),
+        ] {
+            let read = ServiceAccount::read(file(json!({"token_uri": url})), gateway, &Http::default());
+            assert_eq!(read.is_ok(), is_good, "{url} {gateway:?}");
         }
     }
 }

@@ -22,6 +22,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
+use crds::agent::NO_RESPONSE_BY_ID;
 use tokio::sync::mpsc;
 
 use self::{head::ResponseHead, id::ResponseId, output::Output, request::ResponseRequest};
@@ -46,7 +47,7 @@ pub(super) async fn create(
     api.backend()?;
     let request = ResponseRequest::read(&body?)?;
     let answers = api.backend_for(&request.model)?;
-    let caller = CallerContext::from_headers(&headers);
+    let caller = CallerContext::from_headers(headers);
     let stream = request.stream;
     let (head, question) = prepare(request, caller, &*answers).await?;
     if stream {
@@ -72,9 +73,7 @@ pub(super) async fn create(
 
 /// Refuses to read, cancel or delete a response by its id: usage, settings and items of a response are not stored.
 pub(super) async fn refuse_by_id() -> ApiError {
-    let why = "a response cannot be read, cancelled or deleted by its id: of responses, an agent keeps only the messages of \
-               their conversation, which `previous_response_id` of another request continues";
-    ApiError::with_status(StatusCode::NOT_FOUND, why)
+    ApiError::with_status(StatusCode::NOT_FOUND, NO_RESPONSE_BY_ID)
 }
 
 /// Loads the conversation that the request continues, and builds the question for the backend.

@@ -1,8 +1,11 @@
 //! Tests of the control loop with Pods, gateways and an API server that do not answer, or answer late.
 
-use prometheus_client::encoding::text::encode;
+use std::collections::HashMap;
 
-use super::*;
+use prometheus_client::encoding::text::encode;
+use tokio::sync::Semaphore;
+
+use super::{super::notes::StatusNotes, *};
 
 #[tokio::test]
 async fn a_pod_that_never_answers_ends_no_scaling_and_keeps_no_connections() {
@@ -235,4 +238,18 @@ async fn the_models_that_gateways_count_are_noted_for_the_agent() {
     let _leading = toy.scaler(port);
     let expected = r#"a {"stub/echo (HTTP 503)": 2}"#;
     toy.waits_for(|writes| writes.iter().any(|one| one == expected)).await;
+}
+
+#[tokio::test]
+async fn the_models_of_an_agent_are_looked_at_once_in_a_while() {
+    let toy = FakeFleet::new(scaling(1), ours(), 1);
+    let fleet: Arc<dyn WorkloadFleet> = toy.clone();
+    let permits = Arc::new(Semaphore::new(1));
+    let mut notes = StatusNotes::default();
+    for (second, looks) in [(0, 1), (1, 1), (4, 1), (5, 2), (6, 2)] {
+        let models = HashMap::from([(id(), ModelCounts::from([("stub/echo".to_owned(), second)]))]);
+        notes.begin(models, Duration::from_secs(second), &fleet, &permits);
+        while notes.next().await.is_some() {}
+        assert_eq!(toy.reported.lock().unwrap().len(), looks, "after {second} s");
+    }
 }

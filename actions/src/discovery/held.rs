@@ -1,0 +1,138 @@
+//! Words on tools whose definition at the server waits until a person accepts it: for the conditions of the server and of Tools.
+
+use crds::{ApiKind, reason, tool_pins::shown_name, tool_server::DiscoveredTool};
+
+/// Most tools that a sentence names.
+const FEW: usize = 5;
+
+/// Server whose tools a sentence is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NamedServer<'a> {
+    /// Kind of the server.
+    pub(super) kind: &'a str,
+    /// Namespace of the server, if it is not that of the reader.
+    pub(super) namespace: Option<&'a str>,
+    /// Name of the server.
+    pub(super) name: &'a str,
+}
+
+impl NamedServer<'_> {
+    /// Returns `remotemcpserver "everything"`.
+    pub(super) fn subject(&self) -> String {
+        let namespace = self.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        format!("{} \"{namespace}{}\"", self.kind.to_lowercase(), self.name)
+    }
+
+    /// Returns the server as an argument of `recif tools`, such as `rmcp/everything`.
+    fn argument(&self) -> String {
+        let short = ApiKind::find(self.kind).map_or(self.kind, |kind| kind.short);
+        let namespace = self.namespace.map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
+        format!("{short}/{}{namespace}", self.name)
+    }
+
+    /// Returns how to read what waits.
+    pub(super) fn diff_command(&self) -> String {
+        format!("read recif tools diff {}", self.argument())
+    }
+}
+
+/// Returns why these tools of a server wait, as a reason and as a sentence without its subject; `None` if none waits.
+pub(super) fn held_words<'a>(
+    server: NamedServer<'_>,
+    tools: impl IntoIterator<Item = &'a DiscoveredTool>,
+) -> Option<(&'static str, String)> {
+    let held: Vec<&DiscoveredTool> = tools.into_iter().filter(|tool| tool.held_digest.is_some()).collect();
+    let of = |reason: &str| -> Vec<&DiscoveredTool> {
+        held.iter().copied().filter(|tool| tool.held_reason.as_deref() == Some(reason)).collect()
+    };
+    let (hidden, changed, new) = (of(reason::HIDDEN_TEXT), of(reason::TOOL_CHANGED), of(reason::TOOL_NOT_ACCEPTED));
+    let mut said = Vec::new();
+    let mut first = None;
+    if !hidden.is_empty() {
+        first = first.or(Some(reason::HIDDEN_TEXT));
+        said.push(format!("hides text in {}", names(&hidden)));
+    }
+    if !changed.is_empty() {
+        first = first.or(Some(reason::TOOL_CHANGED));
+        let since = changed.iter().filter_map(|tool| tool.held_at.as_ref()).min();
+        let since = since.map(|since| format!(" at {}", since.0)).unwrap_or_default();
+        said.push(format!("changed {}{since}", names(&changed)));
+    }
+    if !new.is_empty() {
+        first = first.or(Some(reason::TOOL_NOT_ACCEPTED));
+        said.push(format!("has the new tool{} {}", if new.len() == 1 { "" } else { "s" }, names(&new)));
+    }
+    let reason = first?;
+    let outcome = match (held.iter().any(|tool| tool.is_in_use()), held.len() == 1) {
+        (true, true) => "agents keep the accepted one",
+        (true, false) => "agents keep the accepted ones",
+        (false, true) => "agents do not get it",
+        (false, false) => "agents do not get them",
+    };
+    let named = match held.len() <= FEW {
+        true => held.iter().map(|tool| shown_name(&tool.name)).collect::<Vec<_>>().join(" "),
+        false => "--all".to_owned(),
+    };
+    let (said, diff, object) = (said.join(", "), server.diff_command(), server.argument());
+    Some((reason, format!("{said}; {outcome}: {diff}, then recif tools accept {object} {named}")))
+}
+
+/// Joins the names of the first few tools.
+fn names(tools: &[&DiscoveredTool]) -> String {
+    let first: Vec<_> = tools.iter().take(FEW).map(|tool| shown_name(&tool.name)).collect();
+    match tools.len().saturating_sub(FEW) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    const SERVER: NamedServer<'_> = NamedServer { kind: "RemoteMCPServer", namespace: None, name: "x" };
+
+    fn held(name: &str, reason: &str, digest: &str) -> DiscoveredTool {
+        DiscoveredTool {
+            name: name.into(),
+            digest: digest.into(),
+            held_digest: Some("2".into()),
+            held_at: Some(Time("2026-11-27T12:04:00Z".parse().unwrap())),
+            held_reason: Some(reason.into()),
+            ..DiscoveredTool::default()
+        }
+    }
+
+    #[test]
+    fn the_sentence_names_what_waits_and_the_commands() {
+        let changed = held("get_weather", "ToolChanged", "1");
+        let (reason, words) = held_words(SERVER, [&changed]).unwrap();
+        assert_eq!(reason, "ToolChanged");
+        assert_eq!(
+            format!("{} {words}", SERVER.subject()),
+            "remotemcpserver \"x\" changed get_weather at 2026-11-27T12:04:00Z; agents keep the accepted one: read recif \
+             tools diff rmcp/x, then recif tools accept rmcp/x get_weather"
+        );
+        let elsewhere = NamedServer { kind: "MCPServer", namespace: Some("team"), name: "y" };
+        let new = held("$(id)", "ToolNotAccepted", "");
+        assert_eq!(
+            held_words(elsewhere, [&new]).unwrap().1,
+            "has the new tool \"$(id)\"; agents do not get it: read recif tools diff mcp/y -n team, then recif tools accept \
+             mcp/y -n team \"$(id)\""
+        );
+    }
+
+    #[test]
+    fn hidden_text_is_said_first_and_many_tools_are_accepted_together() {
+        let names: Vec<String> = (0..7).map(|number| format!("t{number}")).collect();
+        let mut all: Vec<_> = names.iter().map(|name| held(name, "ToolNotAccepted", "")).collect();
+        all.push(held("sly", "HiddenText", "1"));
+        let (reason, words) = held_words(SERVER, &all).unwrap();
+        assert_eq!(reason, "HiddenText");
+        assert!(words.starts_with("hides text in sly, has the new tools t0, t1, t2, t3, t4 and 2 more; "), "{words}");
+        assert!(words.ends_with("then recif tools accept rmcp/x --all"), "{words}");
+        assert_eq!(held_words(SERVER, [&DiscoveredTool::default()]), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! Text that a model reads and a person does not see: characters without width, those that turn the direction of writing, tag
+//! characters, and text that is too long to be read.
+//!
+//! Emoji are made of such characters, too: a joiner between two pictographs, and a single selector of their style, hide nothing.
+
+use std::fmt::Write as _;
+
+/// Longest definition of a tool that is taken for one that a person can read, in bytes.
+const MAX_READABLE: usize = 20 * 1024;
+
+/// Returns what hides text in the definition of a tool, such as `has the invisible character U+200B`, if anything does.
+pub fn hidden_text(definition: &str) -> Option<String> {
+    if let Some(character) = first_hidden(definition) {
+        let class = match character {
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => "bidirectional",
+            '\u{e0000}'..='\u{e007f}' => "tag",
+            _ => "invisible",
+        };
+        return Some(format!("has the {class} character U+{:04X}", u32::from(character)));
+    }
+    (definition.len() > MAX_READABLE).then(|| format!("is longer than {} KiB", MAX_READABLE / 1024))
+}
+
+/// Returns a text with every character escaped that hides text or controls a terminal, but for line breaks and tabs.
+pub fn escape_hidden(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        let is_layout = matches!(character, '\n' | '\t');
+        if !is_layout && (hides(character) || character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')) {
+            // Cannot fail: it writes to memory.
+            let _ = write!(shown, "\\u{{{:x}}}", u32::from(character));
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// Returns the first character that hides text.
+fn first_hidden(text: &str) -> Option<char> {
+    let mut before = '\0';
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        let is_of_emoji = match character {
+            '\u{200d}' => is_pictograph(before) && rest.peek().copied().is_some_and(is_pictograph),
+            '\u{fe0e}' | '\u{fe0f}' => has_styles(before),
+            _ => false,
+        };
+        if hides(character) && !is_of_emoji {
+            return Some(character);
+        }
+        before = character;
+    }
+    None
+}
+
+/// Reports whether the character has no width, or is for the direction of writing or for tags.
+fn hides(character: char) -> bool {
+    matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Reports whether the character is a part of an emoji that a joiner may stand beside.
+fn is_pictograph(character: char) -> bool {
+    matches!(character, '\u{2190}'..='\u{2bff}' | '\u{fe0f}' | '\u{1f000}'..='\u{1faff}')
+}
+
+/// Reports whether the character is shown in two styles, as text and as emoji.
+fn has_styles(character: char) -> bool {
+    matches!(character, '0'..='9' | '#' | '*' | '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}'
+        | '\u{2190}'..='\u{2bff}' | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Texts of published attacks and of their kin, each with the character that gives it away.
+    const SAMPLES: &[(&str, &str)] = &[
+        ("zero-width space", "Reads a file.\u{200b}Also reads ~/.ssh/id_rsa"),
+        ("zero-width non-joiner", "Re\u{200c}ads"),
+        ("zero-width joiner between letters", "Re\u{200d}ads"),
+        ("joiner after a pictograph, before a letter", "🚀\u{200d}a"),
+        ("joiner at the end", "🚀\u{200d}"),
+        ("word joiner", "Reads\u{2060}a file"),
+        ("invisible times", "2\u{2062}x"),
+        ("invisible plus", "2\u{2064}x"),
+        ("byte order mark within", "Reads\u{feff} a file"),
+        ("soft hyphen", "Re\u{ad}ads"),
+        ("combining grapheme joiner", "a\u{34f}b"),
+        ("Mongolian vowel separator", "a\u{180e}b"),
+        ("Hangul filler", "a\u{3164}b"),
+        ("half-width Hangul filler", "a\u{ffa0}b"),
+        ("Hangul choseong filler", "a\u{115f}b"),
+        ("left-to-right mark", "a\u{200e}b"),
+        ("right-to-left mark", "a\u{200f}b"),
+        ("Arabic letter mark", "a\u{61c}b"),
+        ("left-to-right embedding", "a\u{202a}b"),
+        ("right-to-left embedding", "a\u{202b}b"),
+        ("pop directional formatting", "a\u{202c}b"),
+        ("left-to-right override", "a\u{202d}b"),
+        ("right-to-left override", "exe\u{202e}gpj"),
+        ("left-to-right isolate", "a\u{2066}b"),
+        ("right-to-left isolate", "a\u{2067}b"),
+        ("first strong isolate", "a\u{2068}b"),
+        ("pop directional isolate", "a\u{2069}b"),
+        ("deprecated shape control", "a\u{206a}b"),
+        ("language tag", "a\u{e0001}b"),
+        ("tag letters", "Adds.\u{e0049}\u{e0067}\u{e006e}\u{e006f}\u{e0072}\u{e0065}"),
+        ("cancel tag", "a\u{e007f}b"),
+        ("flag made of tags", "🏴\u{e0067}\u{e0062}\u{e007f}"),
+        ("variation selectors as bytes", "😀\u{fe0f}\u{fe01}\u{fe02}"),
+        ("two styles in a row", "😀\u{fe0f}\u{fe0f}"),
+        ("style of a letter", "a\u{fe0f}"),
+        ("supplementary variation selector", "a\u{e0100}b"),
+        ("interlinear annotation", "a\u{fff9}b"),
+        ("musical format control", "a\u{1d173}b"),
+        ("shorthand format control", "a\u{1bca0}b"),
+        ("unassigned and ignored", "a\u{e0fff}b"),
+    ];
+
+    #[test]
+    fn each_way_to_hide_text_is_found_in_a_description_a_key_and_a_name() {
+        assert_eq!(SAMPLES.len(), 40);
+        for (what, sample) in SAMPLES {
+            for definition in [
+                format!(r#"{{"description":"{sample}","inputSchema":{{}},"name":"a"}}"#),
+                format!(r#"{{"inputSchema":{{"properties":{{"{sample}":{{}}}}}},"name":"a"}}"#),
+                format!(r#"{{"inputSchema":{{}},"name":"{sample}"}}"#),
+            ] {
+                assert!(hidden_text(&definition).is_some(), "{what}: {definition:?}");
+            }
+            assert!(escape_hidden(sample).contains("\\u{"), "{what} is shown as it is");
+        }
+    }
+
+    #[test]
+    fn what_hides_text_is_named() {
+        for (definition, words) in [
+            ("a\u{200b}", "has the invisible character U+200B"),
+            ("a\u{202e}", "has the bidirectional character U+202E"),
+            ("a\u{e0041}", "has the tag character U+E0041"),
+        ] {
+            assert_eq!(hidden_text(definition).as_deref(), Some(words));
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_to_be_read_hides_what_it_likes() {
+        assert_eq!(hidden_text(&"x".repeat(20 * 1024)), None);
+        assert_eq!(hidden_text(&"x".repeat(20 * 1024 + 1)).as_deref(), Some("is longer than 20 KiB"));
+    }
+
+    #[test]
+    fn text_of_people_in_any_script_and_emoji_hide_nothing() {
+        for text in [
+            "Gets the weather: °C, naïve, 日本語, العربية, עברית, हिन्दी",
+            "⚠️ deletes, ❤️, 1️⃣, #️⃣, ©️, ℹ️",
+            "👩\u{200d}🚀 👨\u{200d}👩\u{200d}👧 👩🏽\u{200d}🚀 ❤️\u{200d}🔥",
+            "tabs\tand\nlines",
+            "literal \\u200b is no character",
+        ] {
+            assert_eq!(hidden_text(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_or_an_order_to_a_terminal_is_shown_as_its_number() {
+        let shown = escape_hidden("a\u{1b}[2J\u{200b}\u{e0041}\r\n\tb\u{9b}é👩\u{2028}");
+        assert_eq!(shown, "a\\u{1b}[2J\\u{200b}\\u{e0041}\\u{d}\n\tb\\u{9b}é👩\\u{2028}");
+    }
+}
