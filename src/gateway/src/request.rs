@@ -7,8 +7,8 @@ use http1::RequestHead;
 use tokio::time::Instant;
 
 use super::{
-    auth::RequestCaller, clients::ClientId, local_response::LocalResponse, path::Path, peer::Peer,
-    record::RecordGuard, sessions::SessionRef, state::GatewayContext,
+    auth::RequestCaller, clients::ClientId, local_response::LocalResponse, path::Path, peer::Peer, record::RecordGuard,
+    sessions::SessionRef, state::GatewayContext,
 };
 
 /// Admitted request.

@@ -59,7 +59,8 @@ impl BudgetRefusal {
             LimitPer::Workload => "this workload",
             LimitPer::Caller => "each caller of this workload",
         };
-        let error = format!("{subject} may use {budget} tokens a day, and those of today are spent: wait until 00:00 UTC");
+        let error =
+            format!("{subject} may use {budget} tokens a day, and those of today are spent: wait until 00:00 UTC");
         LocalResponse {
             retry_after: Some(Duration::from_millis(wait.max(1))),
             field: Some(("x-should-retry", "false".into())),
@@ -117,8 +118,8 @@ impl RateLimiter {
         let mut table = self.spending();
         let (spending, room) = table.of_day(workload, totals.day);
         let version = || self.next_version();
-        let all = budgets.per_workload.is_some()
-            && spending.take_total(LimitKey::All, totals.run, totals.all, room, version);
+        let all =
+            budgets.per_workload.is_some() && spending.take_total(LimitKey::All, totals.run, totals.all, room, version);
         let own = own.is_some_and(|(key, own)| spending.take_total(key, totals.run, own, room, version));
         TakenTotals { all, own }
     }

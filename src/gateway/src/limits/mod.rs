@@ -32,8 +32,8 @@ use std::{
 
 use tokio::sync::watch;
 
-pub use budget::TokenBudgets;
 pub(super) use budget::TakenTotals;
+pub use budget::TokenBudgets;
 pub(super) use exchange::{MAX_REPORT, follow_gateways};
 pub(super) use refusal::{LimitPer, RateRefusal, form_at};
 pub(super) use report::LimitReport;

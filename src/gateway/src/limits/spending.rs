@@ -230,7 +230,10 @@ mod tests {
         spending.add(caller("late"), 7, 3, room, || 1);
         spending.add(caller("later"), 7, 4, room, || 1);
         assert_eq!(table.spent(NAME, &caller("late"), DAY), 7, "callers without room share a sum");
-        assert_eq!((table.spent(NAME, &caller("0"), DAY), table.spent(NAME, &LimitKey::All, DAY)), (9, MAX_RUNS as u64));
+        assert_eq!(
+            (table.spent(NAME, &caller("0"), DAY), table.spent(NAME, &LimitKey::All, DAY)),
+            (9, MAX_RUNS as u64)
+        );
         let (other, room) = table.of_day("agent/ns/b", DAY);
         assert!(other.take_total(caller("late"), 1, 5, room, || 1), "another workload has its room");
         assert_eq!(table.spent("agent/ns/b", &caller("late"), DAY), 5);

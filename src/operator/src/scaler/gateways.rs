@@ -300,8 +300,7 @@ mod tests {
     #[test]
     fn the_models_of_all_gateways_are_summed_and_those_of_a_newer_sample_replace_them() {
         let used = json!({"day": 7, "spent": 60});
-        let answered =
-            |models: Value| json!([{"kind": "Agent", "namespace": "ns", "name": "a", "models": models, "tokens": used}]);
+        let answered = |models: Value| json!([{"kind": "Agent", "namespace": "ns", "name": "a", "models": models, "tokens": used}]);
         let mut gateways = Gateways::new(Duration::ZERO);
         gateways.set_addresses(&[address(1), address(2)]);
         let both = answered(json!({"openai/gpt": 1, "stub/echo": 2}));
