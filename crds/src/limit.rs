@@ -28,7 +28,7 @@ pub struct Limit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<i32>,
     /// Most tokens of input and output in a day (UTC), 1 to 10000000000000. Once as many are used, the gateway answers 429 to
-    /// requests until the next day begins; those that run go on.
+    /// requests until the next day begins, and a running turn of our runner ends before its next request to a model.
     #[schemars(range(min = 1, max = 10_000_000_000_000_i64))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<i64>,

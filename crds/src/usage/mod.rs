@@ -6,6 +6,7 @@
 
 mod counter;
 mod latency;
+mod left;
 mod price;
 mod spent;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use crate::digest::sha256_hex;
 
 pub use counter::UsageCounter;
 pub use latency::{LATENCY_BUCKETS, latency_bucket, quantile_ms};
+pub use left::{LEFT_HEADER, LeftTokens};
 pub use price::ModelPrice;
 pub use spent::{SPENT_HEADER, SpentTokens, day_of, day_of_hour};
 

@@ -8,7 +8,7 @@ use super::hour_start;
 /// Header of a response with the [tokens of today](SpentTokens), a dictionary as in RFC 9651.
 pub const SPENT_HEADER: &str = "x-recif-spent";
 /// Longest report that is read, in bytes.
-const MAX_REPORT: usize = 256;
+pub(super) const MAX_REPORT: usize = 256;
 /// Largest number of tokens that is believed: an integer of RFC 9651 has at most 15 digits.
 const MAX_TOKENS: u64 = 999_999_999_999_999;
 /// Seconds of a day.
@@ -47,7 +47,7 @@ impl fmt::Display for SpentTokens {
 }
 
 /// Returns the value of a member of a dictionary whose values have no commas.
-fn member<'a>(dictionary: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn member<'a>(dictionary: &'a str, name: &str) -> Option<&'a str> {
     let mut members = dictionary.split(',').filter_map(|member| member.trim().split_once('='));
     members.find(|(key, _)| *key == name).map(|(_, value)| value)
 }

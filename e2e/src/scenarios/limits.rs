@@ -19,12 +19,15 @@ use crate::{
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_caller_beyond_the_limit_waits_and_others_do_not,
     once_its_tokens_are_spent_an_agent_is_refused_until_they_are_raised,
+    a_turn_that_spends_the_tokens_asks_no_model_again,
 );
 
 /// Longest wait until a new permission or limit is effective.
 const EFFECTIVE: Duration = Duration::from_secs(20);
 /// Body of a chat request.
 const HI: &str = r#"{"message":"hi"}"#;
+/// Body of a chat request that takes two requests to the model: one for the call of a tool, and one for the answer.
+const COUNT: &str = r#"{"message":"/tool calculator {\"expression\": \"6*7\"}"}"#;
 
 /// Waits until a chat request is answered.
 async fn await_answer(ns: &Namespace, target: &ClientTarget) -> Result<()> {
@@ -126,4 +129,28 @@ async fn once_its_tokens_are_spent_an_agent_is_refused_until_they_are_raised(ns:
     ns.until(AGENT, "thrifty", EFFECTIVE, "says that tokens are left", is_within).await?;
     ensure!(ns.pod_uids("thrifty").await? == pods, "an edit of limits replaces Pods");
     Ok(())
+}
+
+async fn a_turn_that_spends_the_tokens_asks_no_model_again(ns: Namespace) -> Result<()> {
+    let limits = |tokens: u64| json!([{"per": "workload", "tokensPerDay": tokens}]);
+    ns.start(&agent("spender", json!({"tools": ["calculator"], "limits": limits(1)}))).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "spender").await?;
+    let refused = poll(EFFECTIVE, "the end of a turn by its budget", || async {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", COUNT).await?;
+        ensure!(answer.status != 200, "the turn went on: {answer:?}");
+        Ok((answer.status == 429).then_some(answer))
+    })
+    .await?;
+    ensure!(refused.text.contains("the model did not answer: the tokens of today are spent"), "{refused:?}");
+    ensure!(refused.header("x-should-retry") == Some("false"), "{refused:?}");
+    let wait: u64 = refused.header("retry-after").unwrap_or_default().parse()?;
+    ensure!((1..=86_400).contains(&wait), "{refused:?}");
+
+    ns.edit(AGENT, "spender", json!({"spec": {"limits": limits(10_000_000_000_000)}})).await?;
+    poll(EFFECTIVE, "the answer after the tool", || async {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", COUNT).await?;
+        ensure!(answer.status == 200 && answer.text.contains("42"), "{answer:?}");
+        Ok(Some(()))
+    })
+    .await
 }

@@ -91,7 +91,7 @@ pub(super) async fn relay<S: ClientStream>(
                     Err(_) => break Err(Unreachable),
                 },
             };
-            forward::write_request_head(call, &route.workload, &mut upstream.outgoing);
+            forward::write_request_head(call, &route, &mut upstream.outgoing);
             let policy = RelayPolicy {
                 call,
                 pod: &lease.pod,

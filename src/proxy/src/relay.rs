@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 
+use crds::usage::LEFT_HEADER;
 use http1::{
     Connection, Exchange, ExchangeOutcome, ExchangeRequest, HeadWriter, RequestHead, ResponseHead, ResponsePolicy,
     Timeouts, Version, tunnel,
@@ -179,7 +180,9 @@ fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Ve
         has_chain |= chain;
         // Fields that only a gateway may set, among them those meant for the sidecar.
         let ours = *user != ForwardedUser::AsSent
-            && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"));
+            && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"))
+            // It limits no more than its own request, whoever sends it.
+            && !is(LEFT_HEADER);
         chain || ours
     });
     writer = if has_chain {

@@ -1,7 +1,7 @@
 //! Turn loop (agent loop with tool calls) of agents and flows.
 //!
 //! The model is called, the tools that it requests are called, their results go back to the model, and so on until it
-//! answers with text only or has used up its tool turns.
+//! answers with text only, has used up its tool turns, or has spent the tokens of the request's budget.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,6 +15,8 @@ use super::turn_event::TurnEvent;
 
 /// Maximum number of tool turns: answers with tool calls before the model must answer with text.
 pub(super) const TOOL_TURNS: usize = 5;
+/// End of the text of a turn that was stopped because its budget is spent.
+const OVER_BUDGET: &str = "[stopped: today's token budget is spent]";
 
 /// Dependencies of a turn.
 pub(super) struct TurnLoop<'a> {
@@ -33,7 +35,7 @@ pub(super) struct TurnOutcome {
     pub(super) text: String,
     /// Tokens of all requests of the turn; `None` when the provider does not report them.
     pub(super) usage: Option<Usage>,
-    /// Set when an answer was truncated at its maximum number of tokens.
+    /// Set when an answer was truncated at its maximum number of tokens, or the turn was stopped because its budget is spent.
     pub(super) truncated: bool,
     /// Model that answered each request of the turn, as far as known.
     pub(super) answerers: Vec<Answerer>,
@@ -58,7 +60,7 @@ impl TurnLoop<'_> {
     /// future cancels the turn.
     ///
     /// # Errors
-    /// The model failed. An error of a tool goes to the model instead.
+    /// The model failed, or the budget is spent and it has said nothing yet. An error of a tool goes to the model instead.
     pub(super) async fn run(
         &self,
         request: &mut ModelRequest,
@@ -67,6 +69,15 @@ impl TurnLoop<'_> {
         let allowed = *tool_turns;
         let mut outcome = TurnOutcome::default();
         loop {
+            if request.account.budget_wait().is_some() {
+                tracing::info!("the tokens of today are spent: no further request of this turn goes to a model");
+                if outcome.text.is_empty() {
+                    return Err(ModelError::over_budget());
+                }
+                outcome.truncated = true;
+                self.stop(request, &mut outcome, OVER_BUDGET.to_owned()).await;
+                return Ok(outcome);
+            }
             let mut calls = Vec::new();
             let mut text = String::new();
             let mut answer = self.model.respond(request.clone());
@@ -103,9 +114,7 @@ impl TurnLoop<'_> {
             }
             if *tool_turns == 0 {
                 let note = format!("[stopped: the model asked for tools more than {allowed} times]");
-                outcome.text.push_str(&note);
-                request.messages.push(Arc::new(Message::Assistant(note.clone())));
-                self.emit(TurnEvent::Text(note)).await;
+                self.stop(request, &mut outcome, note).await;
                 return Ok(outcome);
             }
             *tool_turns -= 1;
@@ -127,6 +136,13 @@ impl TurnLoop<'_> {
                 request.messages.push(Arc::new(Message::ToolResult { id: call.id, name: call.name, outcome }));
             }
         }
+    }
+
+    /// Ends the text of a turn with a note for the user.
+    async fn stop(&self, request: &mut ModelRequest, outcome: &mut TurnOutcome, note: String) {
+        outcome.text.push_str(&note);
+        request.messages.push(Arc::new(Message::Assistant(note.clone())));
+        self.emit(TurnEvent::Text(note)).await;
     }
 
     /// Sends an event to the receiver, if any. A closed channel is ignored: the owner of the turn drops it.

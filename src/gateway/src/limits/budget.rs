@@ -5,15 +5,16 @@
 //! (`x-recif-spent`), those of requests that came by no gateway and of streams that clients left included. Of other images the gateway
 //! counts what each response reports (`x-recif-usage`). Gateways tell one another what they know, with their admissions.
 //!
-//! Above a budget at most those requests are served that are under way when it is spent, or begin within the 500 ms until other gateways
-//! know. A gateway that restarts reads the sums from the others, and from the next response of each Pod.
+//! Each request tells its Pod what is [left](RateLimiter::left), so that our runner ends a turn which has used that up before it asks a
+//! model again. Above a budget at most those requests are served that are under way when it is spent, or begin within the 500 ms until
+//! other gateways know. A gateway that restarts reads the sums from the others, and from the next response of each Pod.
 
 use std::{
     sync::{MutexGuard, PoisonError},
     time::Duration,
 };
 
-use crds::usage::SpentTokens;
+use crds::usage::{LeftTokens, SpentTokens};
 
 use super::{
     LimitPer, LimitTime, RateLimiter,
@@ -95,6 +96,23 @@ impl RateLimiter {
             return Err(refusal(LimitPer::Caller, budget));
         }
         Ok(())
+    }
+
+    /// Returns the tokens that are left for a request.
+    pub(crate) fn left(
+        &self,
+        budgets: &TokenBudgets,
+        workload: &str,
+        caller: impl FnOnce() -> ClientId,
+        now: LimitTime,
+    ) -> LeftTokens {
+        let (table, day) = (self.spending(), now.day());
+        let left = |budget: u64, key: &LimitKey| budget.saturating_sub(table.spent(workload, key, day));
+        LeftTokens {
+            day,
+            all: budgets.per_workload.map(|budget| left(budget, &LimitKey::All)),
+            own: budgets.per_caller.map(|budget| left(budget, &LimitKey::Caller(caller()))),
+        }
     }
 
     /// Takes over the totals of a run of a Pod, as its response to this caller reports them.
@@ -210,6 +228,13 @@ mod tests {
         let refusal = gateway.check_budgets(&BUDGETS, NAME, || user("cleo"), NOW).unwrap_err();
         assert_eq!((refusal.budget, refusal.wait), (100, 86_400_000 - 1000));
         assert_eq!(refused(&gateway, "ada", TOMORROW), None, "the next day begins");
+        let left = |name: &str, now: LimitTime| gateway.left(&BUDGETS, NAME, || user(name), now);
+        let (day, all) = (NOW.day(), Some(0));
+        assert_eq!(left("ada", NOW), LeftTokens { day, all, own: Some(0) }, "not less than none");
+        assert_eq!(left("ben", NOW), LeftTokens { day, all, own: Some(21) });
+        assert_eq!(left("ben", TOMORROW), LeftTokens { day: day + 1, all: Some(100), own: Some(60) });
+        let none = TokenBudgets { per_workload: None, ..BUDGETS };
+        assert_eq!(gateway.left(&none, NAME, || user("cleo"), NOW), LeftTokens { day, all: None, own: Some(60) });
     }
 
     #[test]

@@ -147,6 +147,27 @@ async fn once_its_tokens_are_used_a_caller_is_refused_until_midnight_and_others_
 }
 
 #[tokio::test]
+async fn a_pod_gets_to_know_what_is_left_and_not_by_the_client() {
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let request = b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nX-Recif-Left: day=1, all=9\r\n\r\n";
+    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
+    for (workload, expected) in [
+        (object(), None),
+        (budgeted(Some(100), None), Some(format!("day={today}, all=100"))),
+        (budgeted(Some(100), Some(50)), Some(format!("day={today}, all=58, own=50"))),
+    ] {
+        gateway.object(Some(workload));
+        let mut client = gateway.send(request).await;
+        let (mut io, head) = pod.next().await;
+        assert_eq!(field(&head, "x-recif-left"), expected.as_deref(), "{head}");
+        let answer = with_header("Connection", "close\r\nx-recif-usage: in=30, out=12");
+        io.write_all(&answer).await.unwrap();
+        whole(&mut client).await;
+    }
+}
+
+#[tokio::test]
 async fn the_totals_of_a_pod_are_those_of_the_day_and_no_client_gets_them() {
     let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
     let total = |all: u64| {

@@ -54,6 +54,18 @@ async fn the_workload_is_told_the_name_that_a_gateway_signed_and_nothing_else() 
 }
 
 #[tokio::test]
+async fn what_is_left_of_budgets_arrives() {
+    let keys = KeySet::generate().unwrap();
+    let mut proxy = proxy(&keys, false).await;
+    let left = "x-recif-left: day=20784, all=5";
+    for (sender, expected) in
+        [(String::new(), &[left][..]), (token(&keys, "alice", -300), &[left, "X-Recif-User: alice"])]
+    {
+        assert_eq!(reported(&mut proxy, &format!("{left}\r\n{sender}")).await, expected);
+    }
+}
+
+#[tokio::test]
 async fn a_sidecar_without_keys_believes_what_it_is_told() {
     let mut proxy = TestProxy::start(&[]).await;
     assert_eq!(reported(&mut proxy, "X-Recif-User: alice\r\n").await, ["X-Recif-User: alice"]);

@@ -97,7 +97,7 @@ impl PromptEndpoint {
     /// turn. Text is sent to `tokens` as it arrives, JSON only once it is complete and valid. Dropping the future cancels the turn.
     ///
     /// # Errors
-    /// The model failed, or its answer is not valid, also in a second attempt if a tool turn is left for one.
+    /// The model failed, the budget is spent, or the answer is not valid, also in a second attempt if a tool turn is left for one.
     pub(super) async fn respond(
         &self,
         flow: &str,
@@ -126,6 +126,7 @@ impl PromptEndpoint {
         let Some(output) = &self.output else { return Ok(outcome) };
         outcome.text = match output.check(last_reply(&request)) {
             Ok(json) => json.to_owned(),
+            Err(_) if request.account.budget_wait().is_some() => return Err(ModelError::over_budget().into()),
             Err(problem) if left == 0 => return Err(PromptRunError::Output(problem)),
             Err(problem) => {
                 let text = format!("That does not fit: {problem}. Answer again, with JSON alone.");

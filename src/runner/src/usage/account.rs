@@ -5,11 +5,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::{HeaderName, HeaderValue};
-use crds::usage::{Purpose, SPENT_HEADER, USAGE_HEADER, UsageTotals, day_of};
+use crds::usage::{LeftTokens, Purpose, SPENT_HEADER, USAGE_HEADER, UsageTotals, day_of};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::UsageLedger;
+use super::{UsageLedger, budget::RequestBudget};
 use crate::traces::TraceScope;
 
 /// Header of a response with what its models used.
@@ -22,14 +22,16 @@ tokio::task_local! {
     static CURRENT: UsageAccount;
 }
 
-/// Account of one request of a client: who it is counted for, what the models used for it, and its place in a trace. Clones share
-/// the sums.
+/// Account of one request of a client: who it is counted for, what the models used for it, what they may use, and its place in a
+/// trace. Clones share the sums.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UsageAccount {
     caller: Arc<str>,
     purpose: Purpose,
     trace: TraceScope,
     sums: Arc<Mutex<RequestSums>>,
+    /// Budget; `None`: the gateway says of none.
+    budget: Option<Arc<RequestBudget>>,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +65,20 @@ impl UsageAccount {
     /// Returns the same account for requests that are part of this span.
     pub(crate) fn within(self, trace: &TraceScope) -> Self {
         Self { trace: trace.clone(), ..self }
+    }
+
+    /// Returns the same account with the budget that this header of the request names, if it does.
+    pub(crate) fn with_budget(self, left: Option<&HeaderValue>, ledger: &UsageLedger) -> Self {
+        let left = left.and_then(|left| LeftTokens::read(left.as_bytes()));
+        let budget = left.map(|left| Arc::new(RequestBudget::new(left, &self.caller, ledger)));
+        Self { budget, ..self }
+    }
+
+    /// Returns the seconds until 00:00 UTC if the budget is spent, so that no further request may go to a model.
+    pub(crate) fn budget_wait(&self) -> Option<u64> {
+        let budget = self.budget.as_ref()?;
+        let UsageTotals { input, output, .. } = self.sums().totals;
+        budget.wait(&self.caller, input.saturating_add(output), Timestamp::now().as_second())
     }
 
     /// Returns the place in a trace.

@@ -1,6 +1,7 @@
 //! Counter of the process.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crds::usage::{
@@ -104,6 +105,12 @@ impl Default for UsageLedger {
             ratios: HashMap::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), metrics: UsageMetrics::default() }
+    }
+}
+
+impl fmt::Debug for UsageLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UsageLedger").finish_non_exhaustive()
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod account;
 mod body;
+mod budget;
 mod ledger;
 mod metrics;
 
