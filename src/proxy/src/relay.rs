@@ -181,7 +181,7 @@ fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Ve
         // Fields that only a gateway may set, among them those meant for the sidecar.
         let ours = *user != ForwardedUser::AsSent
             && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"))
-            // It limits no more than its own request, whoever sends it.
+            // It limits only its own request, also one that came by no gateway.
             && !is(LEFT_HEADER);
         chain || ours
     });
