@@ -4,19 +4,22 @@ use meta::schema::list_map;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use crate::schema::rule;
+use crate::{
+    schema::rule,
+    usage::{DECIMAL, NOT_DECIMAL},
+};
 
 /// Limit of all requests to a workload together.
 pub const PER_WORKLOAD: &str = "workload";
 /// Limit of the requests of each caller.
 pub const PER_CALLER: &str = "caller";
 
-/// Limit of the requests to a workload, and of the tokens that its models use.
+/// Limit of the requests to a workload, and of the tokens that its models use, or of their cost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = rule(
-    "has(self.requestsPerMinute) || has(self.tokensPerDay)",
-    "set requestsPerMinute or tokensPerDay, or both",
+    "has(self.requestsPerMinute) || has(self.tokensPerDay) || has(self.costPerDay)",
+    "set requestsPerMinute, tokensPerDay or costPerDay",
 ))]
 pub struct Limit {
     /// Requests that count together: those of all callers (workload), or those of each caller (caller).
@@ -32,6 +35,11 @@ pub struct Limit {
     #[schemars(range(min = 1, max = 10_000_000_000_000_i64))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<i64>,
+    /// Highest cost of tokens in a day (UTC), such as "2.50", by `price` of the models and in their currency, which must be the same.
+    /// It holds as tokensPerDay does; while a model has no price, the condition WithinLimits says so and there is no such limit.
+    #[schemars(length(max = 32), transform = rule(DECIMAL, NOT_DECIMAL))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_per_day: Option<String>,
 }
 
 /// Returns the schema of a list of limits, at most one for each `per`.

@@ -92,7 +92,7 @@ use crate::{
         format!("port {PROXY_PORT} is the sidecar's: let the container listen on another one"),
     ),
     transform = schema::rule(
-        "!has(self.limits) || self.limits.all(limit, !has(limit.tokensPerDay))",
+        "!has(self.limits) || self.limits.all(limit, !has(limit.tokensPerDay) && !has(limit.costPerDay))",
         "an MCP server has no model: set requestsPerMinute alone",
     )
 )]

@@ -20,6 +20,10 @@ pub const FALLBACK_ACTIVE: &str = "FallbackActive";
 pub const FIRST_MODEL: &str = "FirstModel";
 /// The tokens of today are spent.
 pub const BUDGET_SPENT: &str = "BudgetSpent";
+/// A model has no price, which costPerDay needs.
+pub const PRICE_MISSING: &str = "PriceMissing";
+/// The prices of the models have several currencies.
+pub const MIXED_CURRENCIES: &str = "MixedCurrencies";
 /// Tokens of today are left.
 pub const WITHIN_BUDGET: &str = "WithinBudget";
 /// The web search is left out, as no search service is set.

@@ -41,8 +41,8 @@ pub const SCALING_ACTIVE: &str = "ScalingActive";
 /// True once models that stand in answer at least half of an agent's requests, as gateways see it, and until they answer less than a
 /// quarter; then False, and absent before and without fallbacks. Written by the scaler.
 pub const MODEL_FALLBACK: &str = "ModelFallback";
-/// False while the budget of tokens of all callers of a workload is spent; absent before it was spent for the first time, and without
-/// one. Written by the scaler.
+/// False while the budget of tokens or cost of all callers of a workload is spent, and Unknown while cost has no prices; absent before
+/// that, and without a budget. Written by the scaler.
 pub const WITHIN_LIMITS: &str = "WithinLimits";
 /// True while the API server drops fields of the status, because the CRDs are older than the operator; absent otherwise.
 pub const CRD_OUTDATED: &str = "CRDOutdated";

@@ -6,6 +6,8 @@ use super::spent::{MAX_REPORT, member};
 
 /// Header of a request with the [tokens that are left](LeftTokens), a dictionary as in RFC 9651.
 pub const LEFT_HEADER: &str = "x-recif-left";
+/// Header of a request with the cost that is left, in 10⁻⁹ of the currency, in the same form.
+pub const LEFT_COST_HEADER: &str = "x-recif-left-cost";
 
 /// Tokens of input and output that are left of the budgets of a day as the request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 mod counter;
 mod latency;
 mod left;
+mod model_prices;
 mod price;
 mod spent;
 #[cfg(test)]
@@ -18,9 +19,11 @@ use crate::digest::sha256_hex;
 
 pub use counter::UsageCounter;
 pub use latency::{LATENCY_BUCKETS, latency_bucket, quantile_ms};
-pub use left::{LEFT_HEADER, LeftTokens};
-pub use price::ModelPrice;
-pub use spent::{SPENT_HEADER, SpentTokens, day_of, day_of_hour};
+pub use left::{LEFT_COST_HEADER, LEFT_HEADER, LeftTokens};
+pub use model_prices::{ModelPrices, PRICES_HEADER, PricedTokens, priced_name};
+pub(crate) use price::{DECIMAL, NOT_DECIMAL};
+pub use price::{ModelPrice, millionths};
+pub use spent::{COST_HEADER, SPENT_HEADER, SpentTokens, day_of, day_of_hour};
 
 /// Path at which a runtime, and the sidecar in front of it, reports the usage of models.
 pub const USAGE_PATH: &str = "/_recif/usage";

@@ -7,6 +7,9 @@ use super::hour_start;
 
 /// Header of a response with the [tokens of today](SpentTokens), a dictionary as in RFC 9651.
 pub const SPENT_HEADER: &str = "x-recif-spent";
+/// Header of a response with the cost of these tokens by the [prices](super::ModelPrices) of the request, in 10⁻⁹ of the currency, in the
+/// same form.
+pub const COST_HEADER: &str = "x-recif-cost";
 /// Longest report that is read, in bytes.
 pub(super) const MAX_REPORT: usize = 256;
 /// Largest number of tokens that is believed: an integer of RFC 9651 has at most 15 digits.
