@@ -21,6 +21,7 @@ fn object() -> Arc<Object> {
         left_out: Box::default(),
         limits: None,
         budgets: None,
+        cost: None,
         listing: Listing::default(),
     })
 }

@@ -11,7 +11,7 @@
 //!   "workloads": [
 //!     { "kind": "Agent", "namespace": "default", "name": "weather", "waiting": 2, "waitingMs": 5400, "refused": 7,
 //!       "halted": 0, "models": { "openai/gpt": 3, "stub/echo (HTTP 503)": 5 },
-//!       "tokens": { "day": 20784, "spent": 12000 } }
+//!       "tokens": { "day": 20784, "spent": 12000, "cost": 36000000 } }
 //!   ]
 //! }
 //! ```
@@ -22,7 +22,8 @@
 //! without Pods for a reason that a ready Pod would end. `waitingMs` and both counters only grow within an instance,
 //! unless the workload is deleted. `models` says which models answered in the last minute that is over, for agents that
 //! were called in it, and in brackets the failure of the first model where another one answered. `tokens` has those that all callers of
-//! a workload with a budget have used today, and the day, in days since 1970 (UTC). Reading changes nothing.
+//! a workload with a budget have used today, their cost in 10⁻⁹ of the currency if there is a budget of it, and the day, in days since
+//! 1970 (UTC). Reading changes nothing.
 //!
 //! `GET /_recif/demand/cold?after=N` is a [long poll](https://www.rfc-editor.org/rfc/rfc6202) for the same callers. It
 //! responds with `{"times": M, "workloads": […]}` as soon as `times` differs from N, and after 25 s in any case, so the
@@ -52,7 +53,7 @@ use tokio::{
 
 use super::{
     auth::Auth,
-    limits::{LimitReport, LimitTime, MAX_REPORT},
+    limits::{LimitReport, LimitTime, MAX_REPORT, cost_name},
     routes::Route,
     state::GatewayContext,
     workload::WorkloadState,
@@ -92,11 +93,12 @@ struct WorkloadDemand {
     tokens: Option<DayTokens>,
 }
 
-/// Tokens that all callers of a workload have used in a day.
+/// Tokens that all callers of a workload have used in a day, and their cost in 10⁻⁹ of the currency.
 #[derive(Debug, Serialize)]
 struct DayTokens {
     day: i64,
     spent: u64,
+    cost: u64,
 }
 
 impl Admin {
@@ -162,7 +164,10 @@ fn authorize(admin: &Admin, headers: &HeaderMap, audience: &str) -> Result<(), (
 async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<DemandReport>, (StatusCode, String)> {
     authorize(&admin, &headers, DEMAND_AUDIENCE)?;
     let routes = admin.shared.routes.all().into_iter();
-    let has_budget = |route: &Route| route.object.budgets.is_some_and(|budgets| budgets.per_workload.is_some());
+    let has_budget = |route: &Route| {
+        let cost = route.object.cost.as_ref().map(|cost| cost.budgets);
+        route.object.budgets.into_iter().chain(cost).any(|budgets| budgets.per_workload.is_some())
+    };
     let counted = routes.filter(|route| {
         let demand = route.workload.demand();
         let has_waited = demand.waiting > 0 || demand.waited > Duration::ZERO;
@@ -173,6 +178,7 @@ async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<D
     let tokens = |route: &Route| DayTokens {
         day: now.day(),
         spent: admin.shared.limits.spent_today(&route.workload.full_name, now),
+        cost: admin.shared.limits.spent_today(&cost_name(&route.workload.full_name), now),
     };
     let report = |route: &Route| WorkloadDemand {
         models: route.workload.models.last_minute(Instant::now()),

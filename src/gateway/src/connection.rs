@@ -7,7 +7,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{
     clients::ClientId,
-    limits::{LimitTime, form_at},
+    limits::{LimitTime, cost_name, form_at},
     local_response::{ErrorForm, LocalResponse},
     meter::Meter,
     path::{Path, RouteError},
@@ -270,7 +270,7 @@ async fn is_still_authorized(call: &RequestContext<'_>) -> bool {
 /// reached.
 fn limited(route: &Route, client: impl Fn() -> ClientId, shared: &GatewayContext) -> Option<LocalResponse> {
     let Route { object, workload, meter, .. } = route;
-    if object.limits.is_none() && object.budgets.is_none() {
+    if !object.has_limits() {
         return None;
     }
     let now = LimitTime::now(&shared.clock);
@@ -279,6 +279,12 @@ fn limited(route: &Route, client: impl Fn() -> ClientId, shared: &GatewayContext
     {
         meter.count_over_budget(refusal.per);
         return Some(refusal.response());
+    }
+    if let Some(cost) = &object.cost
+        && let Err(refusal) = shared.limits.check_budgets(&cost.budgets, &cost_name(&workload.full_name), &client, now)
+    {
+        meter.count_over_budget(refusal.per);
+        return Some(cost.response(&refusal));
     }
     let refusal = shared.limits.admit(object.limits?, &workload.full_name, client, now).err()?;
     meter.count_limited(refusal.per);

@@ -1,11 +1,11 @@
 //! Rewrites heads for forwarding: the request head that a workload gets, and the response head that a client gets.
 
-use crds::usage::{LEFT_HEADER, SPENT_HEADER};
+use crds::usage::{COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER, SPENT_HEADER};
 use http1::{HeadWriter, RequestHead, ResponseHead, is_lenient_match};
 use telemetry::{TRACEPARENT, TRACESTATE};
 
 use super::{
-    limits::LimitTime,
+    limits::{LimitTime, cost_name},
     path::Path,
     request::RequestContext,
     routes::Route,
@@ -77,6 +77,11 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, route: &Route, out: 
         let left = shared.limits.left(budgets, name, || call.client(), LimitTime::now(&shared.clock));
         writer = writer.field(LEFT_HEADER, left.to_string());
     }
+    if let Some(cost) = &route.object.cost {
+        let now = LimitTime::now(&shared.clock);
+        let left = shared.limits.left(&cost.budgets, &cost_name(name), || call.client(), now);
+        writer = writer.field(LEFT_COST_HEADER, left.to_string()).field(PRICES_HEADER, cost.prices.to_string());
+    }
     // If the address belongs to a Pod of another workload by now, its sidecar responds 421 to this name.
     writer = writer.field("x-recif-via", &shared.instance).field("X-Recif-Workload", name.as_bytes());
     writer.end_request(head);
@@ -96,6 +101,7 @@ pub(super) fn write_response_head(
     let mut writer = writer.copy(head.bytes, head.fields, |name| {
         name.eq_ignore_ascii_case(b"x-recif-load")
             || name.eq_ignore_ascii_case(SPENT_HEADER.as_bytes())
+            || name.eq_ignore_ascii_case(COST_HEADER.as_bytes())
             || (pod.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()))
     });
     if head.is_interim() {

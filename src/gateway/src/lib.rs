@@ -60,7 +60,7 @@ pub use clock::Clock;
 pub use cluster::endpoint_slice::EndpointState;
 pub use endpoints::{PodEndpoint, WorkloadEndpoints};
 pub use example_metrics::example_metrics;
-pub use limits::{RateLimits, TokenBudgets};
+pub use limits::{CostBudgets, RateLimits, TokenBudgets};
 pub use object::{Listing, NoPod, Object, RoutedKind};
 pub use process::{Gateway, GatewayError, Listeners, RequestCount, prepare, run, serve};
 pub use routes::{Route, Routes};

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use meta::{CommonStatus, condition_type};
 use serde::Deserialize;
 
-use super::limits::{RateLimits, SpecifiedLimit, TokenBudgets};
+use super::limits::{CostBudgets, RateLimits, SpecifiedLimit, TokenBudgets};
 
 /// Kind that is reachable through the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,11 +82,18 @@ pub struct Object {
     pub limits: Option<RateLimits>,
     /// Budgets of tokens; `None` if it has none.
     pub budgets: Option<TokenBudgets>,
+    /// Budgets of cost; `None` if it has none, or not yet the prices of its models.
+    pub cost: Option<CostBudgets>,
     /// Fields that lists of agents show.
     pub listing: Listing,
 }
 
 impl Object {
+    /// Reports whether anything of it is counted for a limit.
+    pub(super) fn has_limits(&self) -> bool {
+        self.limits.is_some() || self.budgets.is_some() || self.cost.is_some()
+    }
+
     /// Returns the reason why the flow that the rest of a path leads to is not served, if the Pods run without it.
     pub(super) fn left_out(&self, rest: &[u8]) -> Option<&str> {
         let first = rest.strip_prefix(b"/")?.split(|byte| matches!(byte, b'/' | b'?')).next()?;
@@ -144,6 +151,7 @@ pub(super) fn read(kind: RoutedKind, head: &ObjectVersion, json: &str) -> Result
         limits: RateLimits::read(&spec.limits),
         // An MCP server has no model.
         budgets: TokenBudgets::read(&spec.limits).filter(|_| kind != RoutedKind::McpServer),
+        cost: CostBudgets::read(&spec.limits, status.prices.as_deref()),
         listing,
         no_pod: no_pod(kind, head, metadata, &status.common),
     })
@@ -239,6 +247,8 @@ struct WireWorkloadStatus {
     children: Vec<StatusChild>,
     #[serde(default)]
     flows: Vec<FlowState>,
+    #[serde(default)]
+    prices: Option<Box<str>>,
 }
 
 #[derive(Deserialize)]
@@ -267,6 +277,7 @@ pub(super) mod testing {
             left_out: Box::default(),
             limits: None,
             budgets: None,
+            cost: None,
             listing: Listing::default(),
         }
     }
@@ -312,6 +323,13 @@ mod tests {
         assert!(server.limits.is_some() && server.budgets.is_none());
         assert!(flow.limits == server.limits && flow.budgets.is_some());
         assert_eq!((object("", "", "").limits, object(r#","limits":[]"#, "", "").budgets), (None, None));
+        let cost = r#","limits":[{"per":"caller","costPerDay":"2.5"}]"#;
+        assert!(
+            object(cost, r#","prices":"EUR, a/b 1 2 3 4""#, "")
+                .cost
+                .is_some_and(|cost| cost.budgets.per_caller.is_some())
+        );
+        assert_eq!(object(cost, "", "").cost, None, "there are no prices yet");
     }
 
     #[test]

@@ -300,7 +300,7 @@ fn watch(shared: &Arc<GatewayContext>, watches: &Watches, tasks: &mut JoinSet<()
         let map = Arc::<ObjectMap<Object>>::default();
         let routes = shared.clone();
         map.subscribe(move |change| {
-            if change.new.as_ref().is_some_and(|object| object.limits.is_some() || object.budgets.is_some()) {
+            if change.new.as_ref().is_some_and(|object| object.has_limits()) {
                 routes.limits.set_used();
             }
             routes.routes.object(kind, &change.key, change.new.clone());

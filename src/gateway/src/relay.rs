@@ -20,14 +20,14 @@ use std::{
     time::Duration,
 };
 
-use crds::usage::{SPENT_HEADER, SpentTokens, USAGE_HEADER};
+use crds::usage::{COST_HEADER, SPENT_HEADER, SpentTokens, USAGE_HEADER, UsageTotals};
 use http1::{Connection, Exchange, ExchangeOutcome, ExchangeRequest, ResponseHead, ResponsePolicy, Timeouts, tunnel};
 use tokio::time::{Instant, Sleep};
 
 use super::{
     admission::{self, DEFAULT_TIMEOUT, SlotError},
     forward,
-    limits::{LimitTime, TakenTotals},
+    limits::{LimitTime, TakenTotals, cost_name},
     local_response::LocalResponse,
     metrics::RetryReason,
     object::RoutedKind,
@@ -101,6 +101,7 @@ pub(super) async fn relay<S: ClientStream>(
                 misdirected: &misdirected,
                 is_usage_known: false,
                 totals: TakenTotals::default(),
+                cost_totals: TakenTotals::default(),
             };
             let first_byte = route.object.timeout.unwrap_or(DEFAULT_TIMEOUT);
             let patience = Timeouts { first_byte, idle: IDLE_TIMEOUT };
@@ -228,6 +229,8 @@ struct RelayPolicy<'a> {
     is_usage_known: bool,
     /// Sums of tokens that have the Pod's own totals.
     totals: TakenTotals,
+    /// The same of their cost.
+    cost_totals: TakenTotals,
 }
 
 impl RelayPolicy<'_> {
@@ -236,7 +239,18 @@ impl RelayPolicy<'_> {
         self.route.object.sidecar
     }
 
-    /// Takes over what the Pod has counted today.
+    /// Takes over the cost that the Pod has counted today.
+    fn take_cost(&mut self, report: &[u8]) {
+        let (call, route) = (self.call, self.route);
+        if let Some(cost) = &route.object.cost
+            && let Some(totals) = SpentTokens::read(report)
+        {
+            let (name, now) = (cost_name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
+            self.cost_totals = call.shared.limits.take_totals(&cost.budgets, &name, || call.client(), &totals, now);
+        }
+    }
+
+    /// Takes over the tokens that the Pod has counted today.
     fn take_totals(&mut self, report: &[u8]) {
         let (call, route) = (self.call, self.route);
         if let Some(budgets) = &route.object.budgets
@@ -259,13 +273,21 @@ impl RelayPolicy<'_> {
         }
     }
 
-    /// Counts the tokens of the response, unless the Pod's own totals have them.
+    /// Counts the tokens of the response and their cost, unless the Pod's own totals have them.
     fn spend(&self, usage: &ReportedUsage) {
         let (call, route) = (self.call, self.route);
         if let Some(budgets) = &route.object.budgets {
             let tokens = usage.of(TokenDirection::Input).saturating_add(usage.of(TokenDirection::Output));
             let (name, now) = (&route.workload.full_name, LimitTime::now(&call.shared.clock));
             call.shared.limits.count_tokens(budgets, name, || call.client(), (tokens, self.totals), now);
+        }
+        if let Some(cost) = &route.object.cost {
+            let [input, cache_read, cache_write, output, _] = usage.tokens;
+            let totals = UsageTotals { input, cache_read, cache_write, output, ..UsageTotals::default() };
+            let model = usage.model.as_deref().unwrap_or_default();
+            let spent = cost.prices.cost([(model, totals.priced())]);
+            let (name, now) = (cost_name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
+            call.shared.limits.count_tokens(&cost.budgets, &name, || call.client(), (spent, self.cost_totals), now);
         }
     }
 }
@@ -310,6 +332,9 @@ impl ResponsePolicy for RelayPolicy<'_> {
             if let Some(report) = head.fields.values(head.bytes, SPENT_HEADER).next() {
                 self.take_totals(report);
             }
+            if let Some(report) = head.fields.values(head.bytes, COST_HEADER).next() {
+                self.take_cost(report);
+            }
             if let Some(report) = head.fields.values(head.bytes, USAGE_HEADER).next() {
                 self.count_usage(report);
             }
@@ -332,14 +357,16 @@ impl ResponsePolicy for RelayPolicy<'_> {
     }
 
     fn trailer(&mut self, name: &[u8], value: &[u8]) -> bool {
-        let is_usage = name.eq_ignore_ascii_case(USAGE_HEADER.as_bytes());
-        let is_total = name.eq_ignore_ascii_case(SPENT_HEADER.as_bytes());
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let [is_usage, is_total, is_cost] = [USAGE_HEADER, SPENT_HEADER, COST_HEADER].map(is);
         if is_usage {
             self.count_usage(value);
         } else if is_total {
             self.take_totals(value);
+        } else if is_cost {
+            self.take_cost(value);
         }
-        !is_usage && !is_total
+        !is_usage && !is_total && !is_cost
     }
 
     fn request_body(&mut self, bytes: usize) {

@@ -18,7 +18,7 @@ use super::{
     auth::Auth,
     clients::ClientLimiter,
     clock::Clock,
-    limits::{LimitTime, RateLimiter},
+    limits::{LimitTime, RateLimiter, TokenBudgets, cost_name},
     local_response::LocalResponse,
     metrics::GatewayMetrics,
     peer::Peer,
@@ -80,16 +80,18 @@ impl GatewayContext {
         }
     }
 
-    /// Measures how much is left of the budget of each workload.
+    /// Measures how much is left of the budget of each workload: of its tokens or their cost, what is less.
     pub(super) fn measure_budgets(&self) {
         let now = LimitTime::now(&self.clock);
         for route in self.routes.all() {
-            let budget = route.object.budgets.and_then(|budgets| budgets.per_workload);
-            let left = budget.map(|budget| {
-                let spent = self.limits.spent_today(&route.workload.full_name, now);
-                budget.saturating_sub(spent) as f64 / budget as f64
-            });
-            route.meter.set_budget_left(left);
+            let part = |budgets: &TokenBudgets, name: &str| {
+                let budget = budgets.per_workload?;
+                Some(budget.saturating_sub(self.limits.spent_today(name, now)) as f64 / budget.max(1) as f64)
+            };
+            let name = &route.workload.full_name;
+            let tokens = route.object.budgets.as_ref().and_then(|budgets| part(budgets, name));
+            let cost = route.object.cost.as_ref().and_then(|cost| part(&cost.budgets, &cost_name(name)));
+            route.meter.set_budget_left(tokens.into_iter().chain(cost).reduce(f64::min));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use crds::usage::LEFT_HEADER;
+use crds::usage::{LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER};
 use http1::{
     Connection, Exchange, ExchangeOutcome, ExchangeRequest, HeadWriter, RequestHead, ResponseHead, ResponsePolicy,
     Timeouts, Version, tunnel,
@@ -15,6 +15,9 @@ use tokio::{
 use super::{
     callers::ForwardedUser, drain::DrainStage, load::InflightSlot, local_response::SidecarResponse, state::ProxyContext,
 };
+
+/// Fields that limit no more than their own request, whoever sends them.
+const OF_BUDGETS: [&str; 3] = [LEFT_HEADER, LEFT_COST_HEADER, PRICES_HEADER];
 
 /// Admitted request, reduced to its rewritten head and the facts that the exchange needs.
 pub(super) struct UpstreamRequest {
@@ -181,8 +184,7 @@ fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Ve
         // Fields that only a gateway may set, among them those meant for the sidecar.
         let ours = *user != ForwardedUser::AsSent
             && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"))
-            // It limits only its own request, also one that came by no gateway.
-            && !is(LEFT_HEADER);
+            && !OF_BUDGETS.into_iter().any(is);
         chain || ours
     });
     writer = if has_chain {

@@ -34,7 +34,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use crds::usage::{LEFT_HEADER, USAGE_PATH, UsageReport};
+use crds::usage::{USAGE_PATH, UsageReport};
 use daemon::loopback;
 use futures::future::BoxFuture;
 use serde::Deserialize;
@@ -48,7 +48,7 @@ use super::{
     models::{ModelError, ModelErrorKind},
     openai_api::ApiError,
     traces::{RUN_HEADER, TraceScope},
-    usage::{RESPONSE_HEADER, TOTAL_HEADER, TRAILERS, UsageAccount, UsageBody},
+    usage::{RESPONSE_HEADER, TRAILERS, UsageAccount, UsageBody},
 };
 
 /// Largest request body, in bytes.
@@ -225,7 +225,7 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         let trace = TraceScope::of_request(&shell.metrics.tracing, request.headers());
         let run = trace.run_id();
         account = UsageAccount::new(caller.as_deref().unwrap_or_default()).within(&trace);
-        account = account.with_budget(request.headers().get(LEFT_HEADER), &shell.metrics.usage);
+        account = account.with_budgets(request.headers(), &shell.metrics.usage);
         let mut response = account.clone().scope(next.run(request)).await;
         if let Some(run) = run.and_then(|run| HeaderValue::from_str(&run).ok()) {
             response.headers_mut().insert(RUN_HEADER, run);
@@ -240,17 +240,15 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
     };
     in_flight.set_status(response.status());
     if response.status() == StatusCode::TOO_MANY_REQUESTS
-        && let Some(wait) = account.budget_wait()
+        && let Some(end) = account.budget_end()
     {
-        response.headers_mut().insert(RETRY_AFTER, wait.into());
+        response.headers_mut().insert(RETRY_AFTER, end.wait.into());
         response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
     }
     let ledger = &shell.metrics.usage;
     // At the head of a stream too: the end is not reached by a client that leaves.
-    if (is_event_stream(&response) || response.headers().contains_key(RESPONSE_HEADER))
-        && let Some(total) = account.total_header(ledger)
-    {
-        response.headers_mut().insert(TOTAL_HEADER, total);
+    if is_event_stream(&response) || response.headers().contains_key(RESPONSE_HEADER) {
+        response.headers_mut().extend(account.total_headers(ledger));
     }
     if is_event_stream(&response) {
         response.headers_mut().insert(TRAILER, HeaderValue::from_static(TRAILERS));

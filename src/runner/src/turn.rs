@@ -15,8 +15,6 @@ use super::turn_event::TurnEvent;
 
 /// Maximum number of tool turns: answers with tool calls before the model must answer with text.
 pub(super) const TOOL_TURNS: usize = 5;
-/// End of the text of a turn that was stopped because its budget is spent.
-const OVER_BUDGET: &str = "[stopped: today's token budget is spent]";
 
 /// Dependencies of a turn.
 pub(super) struct TurnLoop<'a> {
@@ -69,13 +67,14 @@ impl TurnLoop<'_> {
         let allowed = *tool_turns;
         let mut outcome = TurnOutcome::default();
         loop {
-            if request.account.budget_wait().is_some() {
-                tracing::info!("the tokens of today are spent: no further request of this turn goes to a model");
+            if let Some(end) = request.account.budget_end() {
+                tracing::info!("today's {} budget is spent: no further request of this turn goes to a model", end.unit);
                 if outcome.text.is_empty() {
-                    return Err(ModelError::over_budget());
+                    return Err(ModelError::over_budget(end.unit));
                 }
                 outcome.truncated = true;
-                self.stop(request, &mut outcome, OVER_BUDGET.to_owned()).await;
+                let note = format!("[stopped: today's {} budget is spent]", end.unit);
+                self.stop(request, &mut outcome, note).await;
                 return Ok(outcome);
             }
             let mut calls = Vec::new();

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{clients::ClientId, local_response::LocalResponse};
 
-/// Budgets of a workload, in tokens of input and output a day.
+/// Budgets of a workload, in tokens of input and output a day; those of [cost](super::cost) are such too.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenBudgets {
     /// Of all callers together.
@@ -41,27 +41,32 @@ pub(crate) struct TakenTotals {
     pub(crate) own: bool,
 }
 
-/// Refusal of a request for which no tokens are left.
+/// Refusal of a request for which no tokens are left, or nothing of their cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BudgetRefusal {
     /// Requests that the budget is for.
     pub(crate) per: LimitPer,
-    /// Tokens a day.
+    /// Tokens a day, or cost.
     pub(crate) budget: u64,
     /// Time until the next day, in milliseconds.
     pub(crate) wait: u64,
 }
 
 impl BudgetRefusal {
-    /// Returns the response. Clients are not to repeat the request by themselves, as some would do until the next day.
+    /// Returns the response to a request for which no tokens are left.
     pub(crate) fn response(&self) -> LocalResponse {
-        let Self { per, budget, wait } = *self;
+        self.response_for(&format!("use {} tokens", self.budget))
+    }
+
+    /// Returns the response by what is allowed a day. Clients are not to repeat the request by themselves, as some would do until the
+    /// next day.
+    pub(super) fn response_for(&self, allowed: &str) -> LocalResponse {
+        let Self { per, wait, .. } = *self;
         let subject = match per {
             LimitPer::Workload => "this workload",
             LimitPer::Caller => "each caller of this workload",
         };
-        let error =
-            format!("{subject} may use {budget} tokens a day, and those of today are spent: wait until 00:00 UTC");
+        let error = format!("{subject} may {allowed} a day, and those of today are spent: wait until 00:00 UTC");
         LocalResponse {
             retry_after: Some(Duration::from_millis(wait.max(1))),
             field: Some(("x-should-retry", "false".into())),

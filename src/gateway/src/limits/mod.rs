@@ -9,6 +9,7 @@
 //! What a gateway reads of others it passes on, so that one that restarts finds its windows again.
 
 mod budget;
+mod cost;
 mod exchange;
 mod peers;
 mod refusal;
@@ -32,8 +33,10 @@ use std::{
 
 use tokio::sync::watch;
 
-pub(super) use budget::TakenTotals;
 pub use budget::TokenBudgets;
+pub(super) use budget::{BudgetRefusal, TakenTotals};
+pub use cost::CostBudgets;
+pub(super) use cost::cost_name;
 pub(super) use exchange::{MAX_REPORT, follow_gateways};
 pub(super) use refusal::{LimitPer, RateRefusal, form_at};
 pub(super) use report::LimitReport;

@@ -13,10 +13,19 @@ pub(crate) struct SpecifiedLimit {
     requests_per_minute: Option<u32>,
     #[serde(default)]
     tokens_per_day: Option<u64>,
+    #[serde(default)]
+    cost_per_day: Option<Box<str>>,
+}
+
+impl SpecifiedLimit {
+    /// Returns the highest cost of a day, as it is written.
+    pub(super) fn cost_per_day(&self) -> Option<&str> {
+        self.cost_per_day.as_deref()
+    }
 }
 
 /// Returns the limit of these requests.
-fn find(specified: &[SpecifiedLimit], per: LimitPer) -> Option<&SpecifiedLimit> {
+pub(super) fn find(specified: &[SpecifiedLimit], per: LimitPer) -> Option<&SpecifiedLimit> {
     specified.iter().find(|limit| &*limit.per == per.as_str())
 }
 

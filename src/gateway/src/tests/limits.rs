@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::{RateLimits, TokenBudgets, admin::Admin};
+use crate::{CostBudgets, RateLimits, TokenBudgets, admin::Admin};
 
 const PER_CALLER: RateLimits = RateLimits { per_workload: None, per_caller: Some(2) };
 
@@ -165,6 +165,43 @@ async fn a_pod_gets_to_know_what_is_left_and_not_by_the_client() {
         io.write_all(&answer).await.unwrap();
         whole(&mut client).await;
     }
+}
+
+#[tokio::test]
+async fn cost_counts_by_the_prices_that_each_request_takes_to_its_pod() {
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let prices = "EUR, openai/gpt-5 1000000 0 0 2000000";
+    let cost = CostBudgets {
+        budgets: TokenBudgets { per_workload: Some(2_000_000), per_caller: None },
+        prices: crds::usage::ModelPrices::read(prices).unwrap(),
+    };
+    gateway.object(Some(Object { cost: Some(cost), ..object() }));
+    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
+    let total = format!("close\r\nx-recif-cost: day={today}, run=\"5\", all=1999999");
+    for (left, counts) in [
+        // Without a total the gateway counts what the response used: 1000 * 1000 + 250 * 2000.
+        (2_000_000, "close\r\nx-recif-usage: in=1000, out=250, model=\"openai/gpt-5\""),
+        (500_000, "close\r\nx-recif-usage: in=0, out=0"),
+        (500_000, total.as_str()),
+    ] {
+        let mut client = gateway.send(GET).await;
+        let (mut io, head) = pod.next().await;
+        assert_eq!(field(&head, "x-recif-left-cost"), Some(&*format!("day={today}, all={left}")), "{head}");
+        assert_eq!((field(&head, "x-recif-prices"), field(&head, "x-recif-left")), (Some(prices), None));
+        io.write_all(&with_header("Connection", counts)).await.unwrap();
+        let (answer, _) = whole(&mut client).await;
+        assert!(!answer.contains("x-recif-cost"), "{answer}");
+    }
+    let refused = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
+    assert!(refused.starts_with("HTTP/1.1 429 ") && refused.contains("x-recif-reason: budget\r\n"), "{refused}");
+    assert!(refused.contains("this workload may cost 0.002 EUR a day"), "{refused}");
+    gateway.shared.measure_budgets();
+    let metrics = gateway.shared.metrics.encode().unwrap();
+    assert!(
+        metrics.contains("recif_gateway_budget_left_ratio{kind=\"Agent\",namespace=\"ns\",name=\"a\"} 0.0\n"),
+        "{metrics}"
+    );
 }
 
 #[tokio::test]

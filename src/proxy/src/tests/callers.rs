@@ -57,12 +57,12 @@ async fn the_workload_is_told_the_name_that_a_gateway_signed_and_nothing_else() 
 async fn what_is_left_of_budgets_arrives() {
     let keys = KeySet::generate().unwrap();
     let mut proxy = proxy(&keys, false).await;
-    let left = "x-recif-left: day=20784, all=5";
-    for (sender, expected) in
-        [(String::new(), &[left][..]), (token(&keys, "alice", -300), &[left, "X-Recif-User: alice"])]
-    {
-        assert_eq!(reported(&mut proxy, &format!("{left}\r\n{sender}")).await, expected);
-    }
+    let left =
+        ["x-recif-left: day=20784, all=5", "x-recif-left-cost: day=20784, all=7", "x-recif-prices: EUR, a/b 1 2 3 4"];
+    let sent = format!("{}\r\n", left.join("\r\n"));
+    assert_eq!(reported(&mut proxy, &sent).await, left);
+    let named = reported(&mut proxy, &format!("{sent}{}", token(&keys, "alice", -300))).await;
+    assert_eq!(named, [&left[..], &["X-Recif-User: alice"]].concat());
 }
 
 #[tokio::test]

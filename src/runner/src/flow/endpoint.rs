@@ -124,11 +124,12 @@ impl PromptEndpoint {
         let mut left = self.tool_turns;
         let mut outcome = turn.run(&mut request, &mut left).await?;
         let Some(output) = &self.output else { return Ok(outcome) };
-        outcome.text = match output.check(last_reply(&request)) {
-            Ok(json) => json.to_owned(),
-            Err(_) if request.account.budget_wait().is_some() => return Err(ModelError::over_budget().into()),
-            Err(problem) if left == 0 => return Err(PromptRunError::Output(problem)),
-            Err(problem) => {
+        let end = request.account.budget_end();
+        outcome.text = match (output.check(last_reply(&request)), end) {
+            (Ok(json), _) => json.to_owned(),
+            (Err(_), Some(end)) => return Err(ModelError::over_budget(end.unit).into()),
+            (Err(problem), None) if left == 0 => return Err(PromptRunError::Output(problem)),
+            (Err(problem), None) => {
                 let text = format!("That does not fit: {problem}. Answer again, with JSON alone.");
                 request.messages.push(Arc::new(Message::user(text)));
                 outcome.add(turn.run(&mut request, &mut { left - 1 }).await?);

@@ -57,8 +57,8 @@ pub(super) struct CountedEmbedder {
 #[async_trait]
 impl Embedder for CountedEmbedder {
     async fn embed(&self, text: &str, account: UsageAccount) -> Result<Vec<f32>, ModelError> {
-        if account.budget_wait().is_some() {
-            return Err(ModelError::over_budget());
+        if let Some(end) = account.budget_end() {
+            return Err(ModelError::over_budget(end.unit));
         }
         let Self { embedder, name, id, ledger } = self;
         let provider = OLLAMA.names.first().copied().unwrap_or_default();

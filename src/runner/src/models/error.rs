@@ -43,7 +43,7 @@ pub(crate) enum ModelErrorKind {
     Malformed,
     /// The provider rejects the request: unknown model, invalid setting, too long a conversation.
     BadRequest,
-    /// The tokens of today are spent, so no model is asked.
+    /// The tokens of today are spent, or their costs, so no model is asked.
     OverBudget,
 }
 
@@ -70,9 +70,9 @@ impl ModelError {
         Self::new(ModelErrorKind::NoKey, text)
     }
 
-    /// Creates the error for a request whose budget of tokens is spent.
-    pub(crate) fn over_budget() -> Self {
-        Self::new(ModelErrorKind::OverBudget, "the tokens of today are spent: wait until 00:00 UTC")
+    /// Creates the error for a request whose budget is spent: of this unit, token or cost.
+    pub(crate) fn over_budget(unit: &str) -> Self {
+        Self::new(ModelErrorKind::OverBudget, format!("the {unit}s of today are spent: wait until 00:00 UTC"))
     }
 
     /// Creates the error for a response whose status is not success, and in which the provider gave this code.

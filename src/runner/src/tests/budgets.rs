@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use crds::usage::{LEFT_HEADER, LeftTokens, day_of};
+use crds::usage::{LEFT_COST_HEADER, LEFT_HEADER, LeftTokens, PRICES_HEADER, SpentTokens, day_of};
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
@@ -102,6 +102,24 @@ async fn a_turn_keeps_its_text_and_ends_once_what_was_left_is_used() {
     let wait: u64 = headers["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=86_400).contains(&wait), "{wait}");
     assert_eq!(asked.load(Ordering::Relaxed), before, "no model is asked");
+}
+
+#[tokio::test]
+async fn a_turn_ends_once_what_it_may_cost_is_used_and_the_cost_of_the_day_is_told() {
+    let (runner, _) = start().await;
+    let (_, first) = runner.chat(json!({ "message": "hello" })).await;
+    let work = json!({ "message": "work", "conversation_id": first["conversation_id"] });
+    // An answer costs 10 * 3000 + 5 * 4000.
+    let request = runner.client.post(runner.url("/chat")).header(LEFT_COST_HEADER, left_today(100_000).to_string());
+    let request = request.header(PRICES_HEADER, "EUR, openai/gpt 3000000 0 0 4000000").body(work.to_string());
+    let response = request.send().await.unwrap();
+    let cost = SpentTokens::read(response.headers()["x-recif-cost"].as_bytes()).unwrap();
+    let answer: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
+    assert_eq!(answer["reply"], "Hm. Hm. [stopped: today's cost budget is spent]");
+    // The first message took an answer and a title.
+    assert_eq!((cost.all, cost.own), (4 * 50_000, None));
+    let unpriced = runner.client.post(runner.url("/chat")).body(work.to_string()).send().await.unwrap();
+    assert!(!unpriced.headers().contains_key("x-recif-cost"), "no gateway asks for it");
 }
 
 #[tokio::test]

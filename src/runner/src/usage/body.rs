@@ -8,10 +8,10 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::HeaderMap;
 use http_body::Frame;
 
-use super::{RESPONSE_HEADER, TOTAL_HEADER, UsageAccount, UsageLedger};
+use super::{RESPONSE_HEADER, UsageAccount, UsageLedger};
 
 /// Names of the trailers.
-pub(crate) const TRAILERS: &str = "x-recif-usage, x-recif-spent";
+pub(crate) const TRAILERS: &str = "x-recif-usage, x-recif-spent, x-recif-cost";
 
 /// Body of a stream, with the sums of its request and those of the process as trailers, which the server sends to those alone who take
 /// trailers. `H` is held until the body is dropped.
@@ -43,10 +43,10 @@ impl<H: Unpin> HttpBody for UsageBody<H> {
         if frame.is_some() {
             return Poll::Ready(frame);
         }
-        let account = this.account.take();
-        let sums = account.and_then(|account| Some((account.header()?, account.total_header(&this.ledger)?)));
-        let trailers =
-            sums.map(|(usage, total)| HeaderMap::from_iter([(RESPONSE_HEADER, usage), (TOTAL_HEADER, total)]));
+        let trailers = this.account.take().and_then(|account| {
+            let usage = [(RESPONSE_HEADER, account.header()?)];
+            Some(usage.into_iter().chain(account.total_headers(&this.ledger)).collect::<HeaderMap>())
+        });
         Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
     }
 }

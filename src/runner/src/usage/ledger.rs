@@ -5,11 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crds::usage::{
-    KEPT_HOURS, MAX_CELLS, OTHER_CALLER, SpentTokens, UsageCell, UsageKey, UsageReport, UsageTotals, cut_name,
-    day_of_hour,
+    KEPT_HOURS, MAX_CELLS, ModelPrices, OTHER_CALLER, SpentTokens, UsageCell, UsageKey, UsageReport, UsageTotals,
+    cut_name, day_of_hour, priced_name,
 };
 use jiff::Timestamp;
 
+use super::day_sums::{DaySums, TokenSum};
 use super::metrics::UsageMetrics;
 
 /// Bytes for each token of a model that has not reported its tokens yet.
@@ -50,41 +51,6 @@ struct CountedCell {
     revision: u64,
 }
 
-/// Tokens of input and output on one day.
-///
-/// Invariant: there are at most [`MAX_CELLS`] callers.
-#[derive(Debug, Default)]
-struct DaySums {
-    /// Days since 1970, UTC.
-    day: i64,
-    all: u64,
-    callers: HashMap<String, u64>,
-}
-
-impl DaySums {
-    /// Counts tokens. Those of a day that is over are left out.
-    fn count(&mut self, day: i64, caller: &str, tokens: u64) {
-        if day > self.day {
-            *self = Self { day, ..Self::default() };
-        }
-        if day < self.day {
-            return;
-        }
-        self.all = self.all.saturating_add(tokens);
-        if let Some(sum) = self.callers.get_mut(caller) {
-            *sum = sum.saturating_add(tokens);
-        } else if !caller.is_empty() && self.callers.len() < MAX_CELLS {
-            self.callers.insert(caller.to_owned(), tokens);
-        }
-    }
-
-    /// Returns the tokens for a caller; `None`: the caller is not known, or found no room.
-    fn of(&self, caller: &str) -> Option<u64> {
-        let is_counted = !caller.is_empty() && (self.callers.len() < MAX_CELLS || self.callers.contains_key(caller));
-        is_counted.then(|| self.callers.get(caller).copied().unwrap_or_default())
-    }
-}
-
 /// Bytes and tokens of the requests whose tokens a model reported.
 #[derive(Debug, Default)]
 struct TokenRatio {
@@ -123,13 +89,14 @@ impl UsageLedger {
     /// Counts a request to the model called `name`. Callers that no cell is left for are counted together.
     pub(crate) fn count(&self, name: &str, key: UsageKey, totals: &UsageTotals) {
         self.metrics.count(name, key.purpose.as_str(), totals);
+        let priced: Arc<str> = priced_name(&key.provider, &key.model).into();
         let mut guard = self.lock();
         let state = &mut *guard;
         if key.hour > state.hour {
             state.hour = key.hour;
             state.cells.retain(|kept, _| kept.hour >= key.hour - KEPT_HOURS);
         }
-        state.today.count(day_of_hour(key.hour), &key.caller, totals.input.saturating_add(totals.output));
+        state.today.count(day_of_hour(key.hour), &key.caller, &priced, totals);
         let is_full = state.cells.len() >= MAX_CELLS && !state.cells.contains_key(&key);
         let key = if is_full { UsageKey { caller: OTHER_CALLER.into(), ..key } } else { key };
         state.revision += 1;
@@ -140,12 +107,18 @@ impl UsageLedger {
 
     /// Returns the tokens that were counted on this day, for all callers and for this one; empty: not known.
     pub(crate) fn spent(&self, day: i64, caller: &str) -> SpentTokens {
+        self.measured(day, caller, |sum| sum.tokens)
+    }
+
+    /// Returns the cost of these tokens, in 10⁻⁹ of the currency of the prices.
+    pub(crate) fn cost(&self, day: i64, caller: &str, prices: &ModelPrices) -> SpentTokens {
+        self.measured(day, caller, |sum| prices.cost(sum.models()))
+    }
+
+    fn measured(&self, day: i64, caller: &str, measure: impl Fn(&TokenSum) -> u64) -> SpentTokens {
         let state = self.lock();
-        let (run, today, caller) = (state.run, &state.today, cut_name(caller));
-        match day == today.day {
-            true => SpentTokens { day, run, all: today.all, own: today.of(caller) },
-            false => SpentTokens { day, run, all: 0, own: (!caller.is_empty()).then_some(0) },
-        }
+        let (all, own) = state.today.measured(day, cut_name(caller), measure);
+        SpentTokens { day, run: state.run, all, own }
     }
 
     /// Returns the cells that changed after this revision of this run of the process, from the first one on for another run. Of
@@ -263,6 +236,23 @@ mod tests {
         count(&ledger, 72, "one more");
         assert_eq!((spent(3, "0").1, spent(3, "one more").1), (Some(2), None), "no room is left");
         assert_eq!(spent(3, "0").0, 2 * (MAX_CELLS as u64 + 1));
+    }
+
+    #[test]
+    fn what_was_used_costs_what_each_model_costs() {
+        let ledger = UsageLedger::default();
+        let totals = UsageTotals { input: 1000, cache_read: 400, output: 100, ..UsageTotals::default() };
+        for (model, caller) in [("gpt-5", "ada"), ("gpt-5", "ben"), ("mini", "ada")] {
+            let key = UsageKey { hour: 48, provider: "openai".into(), model: model.into(), ..UsageKey::default() };
+            ledger.count("p/m", UsageKey { caller: caller.into(), ..key }, &totals);
+        }
+        let prices =
+            ModelPrices::read("EUR, openai/gpt-5 3000000 300000 0 15000000, openai/mini 1000000 0 0 0").unwrap();
+        let (gpt, mini) = (600 * 3000 + 400 * 300 + 100 * 15_000, 600 * 1000);
+        let SpentTokens { all, own, .. } = ledger.cost(2, "ada", &prices);
+        assert_eq!((all, own), (2 * gpt + mini, Some(gpt + mini)));
+        assert_eq!(ledger.cost(2, "", &prices).own, None);
+        assert_eq!(ledger.cost(3, "ada", &prices).all, 0, "the next day has begun");
     }
 
     #[test]

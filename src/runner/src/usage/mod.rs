@@ -6,9 +6,10 @@
 mod account;
 mod body;
 mod budget;
+mod day_sums;
 mod ledger;
 mod metrics;
 
-pub(crate) use account::{RESPONSE_HEADER, TOTAL_HEADER, UsageAccount};
+pub(crate) use account::{RESPONSE_HEADER, UsageAccount};
 pub(crate) use body::{TRAILERS, UsageBody};
 pub(crate) use ledger::UsageLedger;
