@@ -8,8 +8,8 @@ use serde_json::json;
 use super::gateway_auth::{bind, send_request, token, with_token};
 use crate::{
     client::ClientTarget,
-    kinds::AGENT,
-    manifests::agent,
+    kinds::{AGENT, MODEL},
+    manifests::{agent, model, object, plugin_config},
     namespace::Namespace,
     object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
@@ -20,6 +20,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_caller_beyond_the_limit_waits_and_others_do_not,
     once_its_tokens_are_spent_an_agent_is_refused_until_they_are_raised,
     a_turn_that_spends_the_tokens_asks_no_model_again,
+    once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_so,
 );
 
 /// Longest wait until a new permission or limit is effective.
@@ -153,4 +154,39 @@ async fn a_turn_that_spends_the_tokens_asks_no_model_again(ns: Namespace) -> Res
         Ok(Some(()))
     })
     .await
+}
+
+async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_so(ns: Namespace) -> Result<()> {
+    ns.provide(&plugin_config("stub", json!({}))).await?;
+    ns.provide(&model("echo", "stub")).await?;
+    let limits = |cost: &str| json!([{"per": "workload", "costPerDay": cost}]);
+    ns.start(&agent("dear", json!({"modelRef": {"name": "echo"}, "limits": limits("0.01")}))).await?;
+    let pods = ns.pod_uids("dear").await?;
+    let lacks_price = |it: &Object| it.condition("WithinLimits").contains("model \"echo\" has no spec.price");
+    ns.until(AGENT, "dear", EFFECTIVE, "says that its model has no price", lacks_price).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "dear").await?;
+    await_answer(&ns, &gateway).await?;
+
+    let price = json!({"currency": "EUR", "input": "1000", "output": "1000"});
+    let spec = json!({"provider": "stub", "model": "echo", "pluginConfigRef": {"name": "stub"}, "price": price});
+    ns.provide(&object(MODEL, "echo", spec)).await?;
+    let is_priced = |it: &Object| it.condition("WithinLimits").is_true();
+    ns.until(AGENT, "dear", EFFECTIVE, "has prices", is_priced).await?;
+    let refused = poll(EFFECTIVE, "a refusal", || async {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", HI).await?;
+        Ok((answer.status != 200).then_some(answer))
+    })
+    .await?;
+    ensure!(refused.status == 429 && refused.header("x-recif-reason") == Some("budget"), "{refused:?}");
+    ensure!(refused.text.contains("may cost 0.01 EUR a day"), "{refused:?}");
+    let words = "its cost budget of today (0.01 EUR) is spent";
+    let is_spent = |it: &Object| {
+        let condition = it.condition("WithinLimits");
+        condition.is_false() && condition.contains(words)
+    };
+    ns.until(AGENT, "dear", EFFECTIVE, "says that its budget is spent", is_spent).await?;
+    ns.edit(AGENT, "dear", json!({"spec": {"limits": limits("999999")}})).await?;
+    await_answer(&ns, &gateway).await?;
+    ensure!(ns.pod_uids("dear").await? == pods, "neither limits nor prices replace Pods");
+    Ok(())
 }

@@ -22,7 +22,8 @@ use meta::{Key, PhasedObject as _};
 use tokio::sync::Notify;
 
 use super::{
-    budget::{self, BudgetChange, ReportedTokens},
+    budget::{self, BudgetNote, ReportedTokens},
+    cost::{self, PricedKind},
     fallback::FallbackConditions,
     fleet::{ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView},
     gateways::ModelCounts,
@@ -182,7 +183,7 @@ struct KindWorkloads<K> {
     objects: CustomObjects<K>,
 }
 
-impl<K: WorkloadKind + CustomObject> KindWorkloads<K> {
+impl<K: WorkloadKind + CustomObject + PricedKind> KindWorkloads<K> {
     fn watched(
         map: &Arc<ObjectMap<K>>,
         transport: &Arc<Transport>,
@@ -200,15 +201,21 @@ impl<K: WorkloadKind + CustomObject> KindWorkloads<K> {
         Box::new(Self { map: map.clone(), caches: caches.clone(), clock: clock.clone(), objects })
     }
 
-    /// Returns how the condition on the budget of a workload has to change, by this report.
-    fn budget_change(&self, cr: &K, reported: Option<ReportedTokens>) -> Option<BudgetChange> {
+    /// Returns what has to change in the status of a workload with budgets, by this report.
+    fn budget_note(&self, cr: &K, reported: Option<ReportedTokens>) -> Option<BudgetNote> {
         let status = cr.common().filter(|status| !cr.is_deleting() && !status.is_initial())?;
-        budget::change(status, &cr.traffic().limits, reported, self.clock.now())
+        let (limits, namespace) = (&cr.traffic().limits, cr.meta().namespace.as_deref().unwrap_or_default());
+        let prices = cost::prices(cr, limits, namespace, self.caches.as_ref());
+        let change = budget::change(status, limits, &prices, reported, self.clock.now());
+        let prices = prices.ok().flatten().map(|prices| prices.to_string());
+        let is_known = cr.status().and_then(|status| status.prices.as_ref()) == prices.as_ref();
+        let prices = (!is_known).then_some(prices);
+        (change.is_some() || prices.is_some()).then_some(BudgetNote { change, prices })
     }
 }
 
 #[async_trait]
-impl<K: WorkloadKind + CustomObject> KindFleet for KindWorkloads<K> {
+impl<K: WorkloadKind + CustomObject + PricedKind> KindFleet for KindWorkloads<K> {
     fn kind(&self) -> &'static str {
         K::KIND
     }
@@ -253,15 +260,15 @@ impl<K: WorkloadKind + CustomObject> KindFleet for KindWorkloads<K> {
         let keys = self.map.keys().into_iter().filter_map(|key| Some((self.map.get(&key)?, key)));
         let due = keys.filter_map(|(cr, key)| {
             let id = WorkloadId { kind: K::KIND, key };
-            self.budget_change(&cr, reported.get(&id).copied()).map(|_| id)
+            self.budget_note(&cr, reported.get(&id).copied()).map(|_| id)
         });
         due.collect()
     }
 
     async fn note_budget(&self, key: &Key, reported: Option<ReportedTokens>) -> Result<(), ApiError> {
         let Some(cr) = self.map.get(key) else { return Ok(()) };
-        let Some(change) = self.budget_change(&cr, reported) else { return Ok(()) };
-        let patch = budget::patch(cr.uid(), cr.generation(), &cr.status_json(), &change, self.clock.now());
+        let Some(note) = self.budget_note(&cr, reported) else { return Ok(()) };
+        let patch = budget::patch(cr.uid(), cr.generation(), &cr.status_json(), &note, self.clock.now());
         self.objects.patch_status(key, patch).await.map(drop)
     }
 }

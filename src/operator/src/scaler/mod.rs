@@ -7,6 +7,7 @@
 
 mod budget;
 mod cold;
+mod cost;
 mod decide;
 mod demand;
 mod fallback;
