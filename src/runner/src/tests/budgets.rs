@@ -105,7 +105,7 @@ async fn a_turn_keeps_its_text_and_ends_once_what_was_left_is_used() {
 }
 
 #[tokio::test]
-async fn a_turn_ends_once_what_it_may_cost_is_used_and_the_cost_of_the_day_is_told() {
+async fn a_turn_ends_once_what_it_may_cost_is_used_and_responses_have_the_cost_of_the_day() {
     let (runner, _) = start().await;
     let (_, first) = runner.chat(json!({ "message": "hello" })).await;
     let work = json!({ "message": "work", "conversation_id": first["conversation_id"] });
