@@ -16,7 +16,7 @@ use super::{
     callers::ForwardedUser, drain::DrainStage, load::InflightSlot, local_response::SidecarResponse, state::ProxyContext,
 };
 
-/// Fields that limit no more than their own request, whoever sends them.
+/// Fields that limit only their own request, also one that came by no gateway.
 const OF_BUDGETS: [&str; 3] = [LEFT_HEADER, LEFT_COST_HEADER, PRICES_HEADER];
 
 /// Admitted request, reduced to its rewritten head and the facts that the exchange needs.
