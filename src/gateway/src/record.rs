@@ -57,6 +57,8 @@ pub(super) struct RequestRecord {
     first_byte: AtomicU64,
     /// Time spent in the queue, in milliseconds.
     queued: AtomicU64,
+    /// Number of times that the request was sent again.
+    retries: AtomicU64,
     /// Set once the client has the whole response.
     complete: AtomicBool,
 }
@@ -81,6 +83,7 @@ impl RequestRecord {
             bytes_out: AtomicU64::new(0),
             first_byte: AtomicU64::new(NEVER),
             queued: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
             complete: AtomicBool::new(false),
         }
     }
@@ -118,6 +121,11 @@ impl RequestRecord {
     /// Returns the milliseconds for which the request was queued.
     pub(super) fn queued(&self) -> u64 {
         self.queued.load(Relaxed)
+    }
+
+    /// Returns how often the request was sent again.
+    pub(super) fn retries(&self) -> u64 {
+        self.retries.load(Relaxed)
     }
 
     /// Reports whether the response was cut off.
@@ -229,6 +237,7 @@ impl RecordGuard<'_> {
     /// Notes that the request is to be sent again.
     pub(crate) fn retried(&self) {
         if let Some(record) = &self.record {
+            record.retries.fetch_add(1, Relaxed);
             record.event(EVENT_SENT_AGAIN, Instant::now());
         }
     }
