@@ -1,4 +1,4 @@
-//! Tests of traces: the context that a Pod gets, and what a collector learns of a request.
+//! Tests of traces: the context that a Pod gets, and the spans that a collector gets.
 
 use std::sync::{
     Mutex,
@@ -22,7 +22,7 @@ const PARENT: &str = "00f067aa0ba902b7";
 struct SpanCollector(Arc<Mutex<Vec<Span>>>);
 
 impl SpanCollector {
-    /// Starts the collector, and a gateway that sends it what this sampler selects.
+    /// Starts the collector, and a gateway that sends it the spans that this sampler selects.
     async fn gateway(&self, sampler: &str, auth: Auth, flags: &[&str], pods: &[SocketAddr]) -> TestGateway {
         // Fails only if another test has installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();

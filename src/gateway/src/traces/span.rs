@@ -26,7 +26,7 @@ use crate::{
 
 /// Longest path in a span, in bytes.
 const MAX_PATH: usize = 256;
-/// Method and name of a span for a method that is none of HTTP's.
+/// Method and name of a span for a method that HTTP does not define.
 const OTHER: (&str, &str) = ("_OTHER", "HTTP");
 /// Most events of a span. The last place is kept for the response: a request that finds no room is queued and sent again for as long
 /// as its client waits.
@@ -34,7 +34,7 @@ const MAX_EVENTS: usize = 16;
 /// Kind of the error of a response that was cut off.
 const CANCELLED: &str = "cancelled";
 
-/// Span of a request, while it goes on.
+/// Span of a request that is being served.
 #[derive(Debug)]
 pub(crate) struct RequestSpan {
     trace_id: [u8; 16],
@@ -129,7 +129,7 @@ pub(super) fn finished(record: &RequestRecord) -> Option<FinishedSpan> {
             attributes.extend(tokens.map(|tokens| (name, AttributeValue::from(tokens))));
         }
     }
-    // What the client did wrong is no failure of the server.
+    // By the semantic conventions a 4xx is no error of the server's span.
     let has_failed = record.aborted() || record.code().is_none_or(|code| code >= 500);
     Some(FinishedSpan {
         context: TraceContext { trace_id: span.trace_id, span_id: span.span_id, is_sampled: true, state: None },
@@ -148,7 +148,7 @@ pub(super) fn finished(record: &RequestRecord) -> Option<FinishedSpan> {
     })
 }
 
-/// Returns why a request got no answer, or one that it should not have got, in a word.
+/// Returns the kind of the error: the reason of a refusal, the code of a 5xx, or that the response was cut off.
 fn failure(record: &RequestRecord) -> Option<Cow<'static, str>> {
     match (record.reason.get(), record.code()) {
         (Some(reason), _) => Some((*reason).into()),
