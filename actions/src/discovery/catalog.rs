@@ -23,7 +23,7 @@ const MAX_NAME: usize = 128;
 /// sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catalog {
-    /// Definitions as canonical JSON, sorted by name.
+    /// Definitions as canonical JSON, sorted by name: of all that are listed, or of those that are used and fit into the ConfigMap.
     pub definitions: Arc<Definitions>,
     /// SHA-256 (hex) of their text.
     pub digest: String,
@@ -95,33 +95,48 @@ impl Catalog {
             texts.push((name.as_str(), tool.definition.as_str()));
             hidden.extend(tool.hides.iter().map(|what| (name.clone(), what.clone())));
         }
-        let (definitions, left_out) = join(texts);
+        let definitions = Definitions::join(texts);
         let digest = digest::sha256_hex(definitions.text().as_bytes());
-        let problem = problem(more, &left_out, &refused, &unfit);
+        let problem = problem(more, &refused, &unfit);
         Self { definitions: Arc::new(definitions), digest, tools: listed, problem, hidden }
     }
 
-    /// Returns the catalog with other tools and definitions, each by its name and sorted, than the server lists.
-    pub(super) fn with_definitions(&self, tools: Vec<DiscoveredTool>, texts: Vec<(&str, &str)>) -> Self {
-        let (definitions, left_out) = join(texts);
+    /// Reports whether all definitions fit into the ConfigMap.
+    pub(super) fn fits(&self) -> bool {
+        self.definitions.text().len() <= MAX_BYTES
+    }
+
+    /// Returns the catalog with these tools and definitions, each by its name and sorted, in place of those that the server lists.
+    /// Only definitions that fit into the ConfigMap are in it, first those that are there already (`kept`): what a server adds takes
+    /// no room from what is in use.
+    pub(super) fn with_definitions(
+        &self,
+        tools: Vec<DiscoveredTool>,
+        texts: Vec<(&str, &str)>,
+        kept: Option<&Definitions>,
+    ) -> Self {
+        let (definitions, left_out) = join_fitting(texts, kept);
         let digest = digest::sha256_hex(definitions.text().as_bytes());
-        let problem = if left_out.is_empty() { self.problem.clone() } else { problem(false, &left_out, &[], &[]) };
+        let problem = too_large(&left_out).or_else(|| self.problem.clone());
         Self { definitions: Arc::new(definitions), digest, tools, problem, hidden: self.hidden.clone() }
     }
 }
 
-/// Joins definitions, each by its name, and returns the names of those for which there is no room.
-fn join<'a>(texts: Vec<(&'a str, &'a str)>) -> (Definitions, Vec<&'a str>) {
-    let (mut kept, mut left_out, mut length) = (Vec::new(), Vec::new(), 1);
-    for (name, text) in texts {
+/// Joins definitions, each by its name, first those that are kept, and returns the names of those for which there is no room.
+fn join_fitting<'a>(texts: Vec<(&'a str, &'a str)>, kept: Option<&Definitions>) -> (Definitions, Vec<&'a str>) {
+    let (first, others): (Vec<_>, Vec<_>) =
+        texts.into_iter().partition(|(name, _)| kept.is_some_and(|kept| kept.contains(name)));
+    let (mut fitting, mut left_out, mut length) = (BTreeMap::new(), Vec::new(), 1);
+    for (name, text) in first.into_iter().chain(others) {
         if length + text.len() + 1 > MAX_BYTES {
             left_out.push(name);
             continue;
         }
         length += text.len() + 1;
-        kept.push((name, text));
+        fitting.insert(name, text);
     }
-    (Definitions::join(kept), left_out)
+    left_out.sort_unstable();
+    (Definitions::join(fitting), left_out)
 }
 
 /// Returns the bytes that a text takes in storage, as JSON with every character escaped that may be.
@@ -130,11 +145,13 @@ fn stored_size(text: &str) -> usize {
     text.chars().map(|c| if escaped(c) { 6 } else { c.len_utf8() }).sum()
 }
 
-fn problem(more: bool, left_out: &[&str], refused: &[String], unfit: &[String]) -> Option<(&'static str, String)> {
-    if !left_out.is_empty() {
-        let names = quote_names(left_out);
-        return Some(("DefinitionsTooLarge", format!("more than 900 KiB of definitions: {names} cannot be used")));
-    }
+/// Returns the problem that definitions are left out, if any is.
+fn too_large(left_out: &[&str]) -> Option<(&'static str, String)> {
+    let problem = || format!("more than 900 KiB of definitions: {} cannot be used", quote_names(left_out));
+    (!left_out.is_empty()).then(|| ("DefinitionsTooLarge", problem()))
+}
+
+fn problem(more: bool, refused: &[String], unfit: &[String]) -> Option<(&'static str, String)> {
     if more {
         return Some((
             reason::TOO_MANY_TOOLS,
@@ -226,13 +243,21 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_listed_and_named_but_not_kept() {
         let large = |name| tool(name, &"x".repeat(400 * 1024));
-        let one = catalogue(vec![large("a"), large("b"), large("c"), tool("d", "")]);
+        let all = catalogue(vec![large("a"), large("b"), large("c"), tool("d", "")]);
+        let listed = &all.definitions;
+        let texts: Vec<_> = listed.names().map(|name| (name, listed.text_of(name).unwrap())).collect();
+        assert_eq!((texts.len(), all.fits()), (4, false));
+        let one = all.with_definitions(all.tools.clone(), texts.clone(), None);
         let names: Vec<_> = one.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c", "d"]);
-        assert!(one.definitions.text().len() <= MAX_BYTES && one.definitions.contains("d"));
+        assert!(one.fits() && one.definitions.contains("d"));
         let (reason, message) = one.problem.unwrap();
         assert_eq!(reason, "DefinitionsTooLarge");
         assert!(message.contains("\"c\"") && !message.contains("\"a\""), "{message}");
+
+        let kept = Definitions::join(texts[1..3].iter().copied());
+        let next = all.with_definitions(all.tools.clone(), texts, Some(&kept));
+        assert_eq!(next.definitions.names().collect::<Vec<_>>(), ["b", "c", "d"], "what is kept goes first");
     }
 
     #[test]

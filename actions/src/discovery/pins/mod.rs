@@ -69,7 +69,7 @@ struct HeldEntry<'a> {
 /// Decides on each listed tool. The first list of a server is taken; what hides text waits even then.
 pub(super) fn pin(listed: &Catalog, inputs: PinInputs<'_>) -> PinnedTools {
     let PinInputs { on_change, before, kept, accepted, now } = inputs;
-    if is_as_accepted(listed, before) {
+    if listed.fits() && is_as_accepted(listed, before) {
         return PinnedTools { catalog: listed.clone(), gone: Vec::new(), held: None };
     }
     let takes_new = before.tools_digest.is_none() || on_change == OnChange::Adopt;
@@ -119,9 +119,9 @@ pub(super) fn pin(listed: &Catalog, inputs: PinInputs<'_>) -> PinnedTools {
     let gone = gone.into_iter().filter(|(name, _)| on_change == OnChange::Hold && !used.contains(name));
     let gone = gone.map(|(name, digest)| GoneTool { name: name.to_owned(), digest: digest.to_owned() });
     let gone = gone.take(MAX_TOOLS).collect();
-    let catalog = match waiting.is_empty() {
+    let catalog = match waiting.is_empty() && listed.fits() {
         true => listed.clone(),
-        false => listed.with_definitions(tools, texts),
+        false => listed.with_definitions(tools, texts, kept),
     };
     let held = held_text(&waiting, catalog.definitions.text().len());
     PinnedTools { catalog, gone, held }

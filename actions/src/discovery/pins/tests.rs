@@ -130,6 +130,26 @@ fn a_new_tool_waits_until_its_digest_is_accepted_and_no_other() {
 }
 
 #[test]
+fn a_tool_of_any_length_takes_no_room_from_an_accepted_one() {
+    let (long, other) = ("x".repeat(890 * 1024), "z".repeat(15 * 1024));
+    let both = [("a", long.as_str()), ("z", other.as_str())];
+    let names = |pinned: &PinnedTools| pinned.catalog.definitions.names().map(str::to_owned).collect::<Vec<_>>();
+    let mut server = PinnedServer::new(OnChange::Hold);
+    let first = server.list(&both[1..], &[]);
+    let next = server.list(&both, &[]);
+    assert_eq!((names(&next), waits(&next)), (vec!["z".to_owned()], vec!["a HiddenText".to_owned()]));
+    assert_eq!((next.catalog.digest, next.catalog.problem), (first.catalog.digest, None));
+    let accepted = server.list(&both, &[("a", &digest_of("a", &long))]);
+    assert_eq!((names(&accepted), waits(&accepted)), (vec!["z".to_owned()], vec![]));
+    assert_eq!(accepted.catalog.problem.unwrap().0, "DefinitionsTooLarge");
+    let again = server.list(&both, &[]);
+    assert_eq!(names(&again), ["z"], "it stays, though the other one is accepted too");
+
+    let at_once = PinnedServer::new(OnChange::Hold).list(&both, &[]);
+    assert_eq!(names(&at_once), ["z"], "at the first list, too");
+}
+
+#[test]
 fn a_tool_that_went_comes_back_as_it_was_or_waits() {
     let mut server = PinnedServer::new(OnChange::Hold);
     server.list(&[("a", "A"), ("b", "B")], &[]);
