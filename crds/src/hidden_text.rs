@@ -25,8 +25,7 @@ pub fn hidden_text(definition: &str) -> Option<String> {
 pub fn escape_hidden(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        let is_layout = matches!(character, '\n' | '\t');
-        if !is_layout && (hides(character) || character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')) {
+        if is_hidden(character) || character == '\r' {
             // Cannot fail: it writes to memory.
             let _ = write!(shown, "\\u{{{:x}}}", u32::from(character));
         } else {
@@ -34,6 +33,12 @@ pub fn escape_hidden(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Reports whether people do not see the character, or it controls a terminal. Tabs and the ends of lines are seen by what they do.
+pub fn is_hidden(character: char) -> bool {
+    let is_layout = matches!(character, '\t' | '\n' | '\r');
+    hides(character) || matches!(character, '\u{2028}' | '\u{2029}') || (character.is_control() && !is_layout)
 }
 
 /// Returns the first character that hides text.

@@ -68,7 +68,7 @@ async fn a_changed_definition_waits_until_a_person_accepts_it(ns: Namespace) -> 
     let now = ns.get(AGENT, "caller").await?;
     ensure!(now.revision() == before.revision(), "the agent was written: {}", now.describe());
     let (_, why) = ns.env.recif(&["why", "rmcp/remote", "-n", &ns.name]).await?;
-    ensure!(why.contains("read recif tools diff rmcp/remote, then recif tools accept rmcp/remote echo"), "{why}");
+    ensure!(why.contains("read recif tools diff rmcp/remote, which prints the command that accepts it"), "{why}");
     let (code, listed) = tools(&ns, &["rmcp/remote"]).await?;
     ensure!(code == 0 && listed.contains("ToolChanged"), "exit code {code}: {listed}");
     let (code, shown) = tools(&ns, &["diff", "rmcp/remote"]).await?;

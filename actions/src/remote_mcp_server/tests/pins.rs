@@ -66,8 +66,8 @@ async fn a_change_waits_while_agents_keep_the_accepted_definition_and_nothing_ro
         let (status, reason, message) = current(&sim, &id).unwrap();
         assert_eq!((status.as_str(), reason.as_str()), ("False", "ToolChanged"), "{id}");
         assert!(message.starts_with("remotemcpserver \"everything\" changed echo at 20"), "{message}");
-        let commands = "agents keep the accepted one: read recif tools diff rmcp/everything, then recif tools accept \
-                        rmcp/everything echo";
+        let commands = "agents keep the accepted one: read recif tools diff rmcp/everything, which prints the command that \
+                        accepts it";
         assert!(message.ends_with(commands), "{message}");
     }
     assert_eq!(current(&sim, &tool_id("add")), None);
