@@ -51,7 +51,7 @@ impl From<&McpToolDefinition> for CompactTool {
     fn from(tool: &McpToolDefinition) -> Self {
         // Strings and JSON values under string keys: this cannot fail.
         let definition = digest::canonical_json(&serde_json::to_value(tool).unwrap_or_default());
-        let description = tool.description.chars().take(MAX_DESCRIPTION).collect();
+        let description = short_description(&tool.description);
         let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
         let unfit = schemas.into_iter().flatten().find_map(|schema| json_schema::evaluate_cost(schema).err());
         let hides = hidden_text(&definition);
@@ -120,6 +120,11 @@ impl Catalog {
         let problem = too_large(&left_out).or_else(|| self.problem.clone());
         Self { definitions: Arc::new(definitions), digest, tools, problem, hidden: self.hidden.clone() }
     }
+}
+
+/// Returns the description of a tool as the status has it.
+pub(super) fn short_description(description: &str) -> String {
+    description.chars().take(MAX_DESCRIPTION).collect()
 }
 
 /// Joins definitions, each by its name, first those that are kept, and returns the names of those for which there is no room.

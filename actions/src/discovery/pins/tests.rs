@@ -6,7 +6,7 @@ use crds::tool_pins::HeldTool;
 use serde_json::json;
 
 use super::*;
-use crate::discovery::{CompactTool, McpToolDefinition};
+use crate::discovery::CompactTool;
 
 /// Server as the operator knows it: its status and the definitions in its ConfigMap.
 struct PinnedServer {
@@ -178,6 +178,27 @@ fn hidden_text_waits_whatever_the_server_is_and_can_be_accepted_by_name() {
         assert_eq!(waits(&accepted), ["a HiddenText"]);
         let after = server.list(&[("a", sly), ("b", sly)], &[]);
         assert_eq!(used(&after), ["a: A".to_owned(), format!("b: {sly}")]);
+    }
+}
+
+/// The ConfigMap is written before the status: the operator may end in between, and the server may change again.
+#[test]
+fn what_was_accepted_and_written_is_used_though_the_status_does_not_say_so_yet() {
+    let second = digest_of("a", "Second");
+    for known in [true, false] {
+        let first: &[(&str, &str)] = if known { &[("a", "First"), ("b", "B")] } else { &[("b", "B")] };
+        let mut server = PinnedServer::new(OnChange::Hold);
+        server.list(first, &[]);
+        server.list(&[("a", "Second"), ("b", "B")], &[]);
+        let before = server.before.clone();
+        server.list(&[("a", "Second"), ("b", "B")], &[("a", &second)]);
+        server.before = before;
+        let next = server.list(&[("a", "Third"), ("b", "B")], &[("a", &second)]);
+        assert_eq!((used(&next), waits(&next)), (vec!["a: Second".into(), "b: B".into()], vec!["a ToolChanged".into()]));
+        let a = &next.catalog.tools[0];
+        assert_eq!((a.digest.as_str(), a.description.as_str()), (second.as_str(), "Second"));
+        let after = server.list(&[("a", "Third"), ("b", "B")], &[]);
+        assert_eq!(used(&after), ["a: Second", "b: B"]);
     }
 }
 

@@ -1,8 +1,14 @@
 //! Definitions that a server changes: they wait until a person accepts them, or agents get them.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use crds::tool_pins::{ACCEPT_TOOLS, shown_digest};
 
 use super::*;
+use crate::fake::{RequestFault, RunEnd};
 
 /// Returns a cluster with a server of two tools, a Tool for each, an Agent that uses one of them and one that takes all; at rest.
 async fn started(on_change: &str) -> (Sim, Operator) {
@@ -127,6 +133,21 @@ async fn what_is_accepted_by_its_digest_is_used_and_a_digest_of_the_past_is_refu
     assert_eq!(warned(&operator), [expected]);
 }
 
+/// Lets the operator die after this write, counted from 0, and reports whether it did.
+fn die_after(sim: &Sim, nth: usize) -> Arc<AtomicBool> {
+    let died = Arc::new(AtomicBool::new(false));
+    let (reported, mut writes) = (died.clone(), 0);
+    sim.plan(move |request, _| {
+        writes += usize::from(request.is_write());
+        let dies = request.is_write() && writes == nth + 1;
+        if dies {
+            reported.store(true, Ordering::Relaxed);
+        }
+        if dies { RequestFault::DieUnanswered } else { RequestFault::No }
+    });
+    died
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_acceptance_survives_the_operator_wherever_it_dies() {
     for nth in 0..8 {
@@ -134,17 +155,33 @@ async fn an_acceptance_survives_the_operator_wherever_it_dies() {
         sim.serve(URL, lists_tools(&[("echo", "Echoes a text"), ("add", "Adds")]));
         operator.run(2 * MINUTE).await;
         accept(&sim, &[("echo", &held_digest(&sim, "echo"))]);
-        let (mut died, mut writes) = (false, 0);
-        sim.plan(move |request, _| {
-            writes += i32::from(request.is_write());
-            let dies = !died && request.is_write() && writes == nth + 1;
-            died |= dies;
-            if dies { crate::fake::RequestFault::DieUnanswered } else { crate::fake::RequestFault::No }
-        });
+        let died = die_after(&sim, nth);
         run_with_restarts(&sim, 10 * MINUTE).await;
+        assert!(died.load(Ordering::Relaxed), "there is no write {nth}");
         assert!(rendered(&sim, "a").contains("Echoes a text"), "after write {nth}");
         assert!(!is_accepting(&sim) && current(&sim, &server_id()).is_none(), "after write {nth}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acceptance_survives_a_change_of_the_server_between_its_writes() {
+    let (sim, mut operator) = started("Hold").await;
+    sim.serve(URL, lists_tools(&[("echo", "Echoes a text"), ("add", "Adds")]));
+    operator.run(2 * MINUTE).await;
+    let shown = held_digest(&sim, "echo");
+    sim.take_requests();
+    accept(&sim, &[("echo", &shown)]);
+    let died = die_after(&sim, 0);
+    assert_eq!(operator.run(MINUTE).await, RunEnd::Died);
+    assert!(died.load(Ordering::Relaxed));
+    assert_eq!(sim.take_writes(), ["Apply ConfigMap/everything.mcp-tools"]);
+    sim.clear_faults();
+    sim.serve(URL, lists_tools(&[("echo", "Echoes, and what was never shown"), ("add", "Adds")]));
+    run_with_restarts(&sim, 10 * MINUTE).await;
+    assert!(!is_accepting(&sim));
+    assert_eq!(discovered(&sim, "echo")["digest"], json!(shown));
+    assert!(rendered(&sim, "a").contains("Echoes a text"), "{}", rendered(&sim, "a"));
+    assert_eq!(current(&sim, &server_id()).unwrap().1, "ToolChanged", "the later one waits");
 }
 
 #[tokio::test(start_paused = true)]
