@@ -50,11 +50,12 @@ pub struct CompactTool {
 impl From<&McpToolDefinition> for CompactTool {
     fn from(tool: &McpToolDefinition) -> Self {
         // Strings and JSON values under string keys: this cannot fail.
-        let definition = digest::canonical_json(&serde_json::to_value(tool).unwrap_or_default());
+        let value = serde_json::to_value(tool).unwrap_or_default();
+        let definition = digest::canonical_json(&value);
         let description = short_description(&tool.description);
         let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
         let unfit = schemas.into_iter().flatten().find_map(|schema| json_schema::evaluate_cost(schema).err());
-        let hides = hidden_text(&definition);
+        let hides = hidden_text(&value, definition.len());
         Self { name: tool.name.clone(), description, definition, rejection: unfit, hides }
     }
 }
@@ -283,6 +284,7 @@ mod tests {
         let one = catalogue(vec![
             tool("plain", "Adds."),
             tool("hides", "Adds.\u{200b}"),
+            tool("orders", "Adds.\u{1b}[2J"),
             tool("long", &"x".repeat(21 * 1024)),
             McpToolDefinition { input_schema: in_schema, ..tool("schema", "") },
         ]);
@@ -290,10 +292,11 @@ mod tests {
         let expected = [
             "hides has the invisible character U+200B",
             "long is longer than 20 KiB",
+            "orders has the control character U+001B",
             "schema has the bidirectional character U+202E",
         ];
         assert_eq!(hidden, expected);
-        assert_eq!(one.tools.len(), 4, "they are listed all the same");
+        assert_eq!(one.tools.len(), 5, "they are listed all the same");
     }
 
     #[test]

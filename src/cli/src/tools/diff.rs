@@ -109,7 +109,7 @@ pub(super) async fn changes(server: &FoundServer, named: &[String]) -> Result<Ve
             name: tool.name.clone(),
             reason: tool.held_reason.clone().unwrap_or_default(),
             digest: wanted.clone(),
-            hides: held.and_then(|definition| hidden_text(&canonical_json(definition))),
+            hides: held.and_then(|definition| hidden_text(definition, canonical_json(definition).len())),
             accepted_digest: Some(tool.digest.clone()).filter(|digest| !digest.is_empty()),
             accepted: used.cloned(),
             held: held.cloned(),
