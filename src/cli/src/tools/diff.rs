@@ -18,7 +18,7 @@ use super::FoundServer;
 use crate::{
     error::CliError,
     exit::Exit,
-    output::{PrintFormat, hint, print, print_foreign},
+    output::{PrintFormat, hint, print, print_escaped},
     target::ConnectArgs,
 };
 
@@ -56,7 +56,7 @@ pub(super) async fn run(args: ToolsDiffArgs) -> Result<Exit, CliError> {
     }
     if matches!(output, PrintFormat::Json | PrintFormat::Yaml) {
         let all: Vec<_> = changes.iter().map(PendingChange::document).collect();
-        print_foreign(&output.document("the differences", &all)?)?;
+        print_escaped(&output.document("the differences", &all)?)?;
         return Ok(Exit::Done);
     }
     for change in &changes {
