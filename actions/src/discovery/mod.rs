@@ -28,7 +28,7 @@ pub(crate) use chosen_tools::{ChosenState, chosen_state, chosen_tools};
 pub use definitions::{Definitions, MAX_TOOLS, McpToolDefinition};
 pub use server::ToolServer;
 pub(crate) use server_tool::{ToolState, resolve_tool, tool_state};
-pub use store::{is_accepting, store_tools};
+pub use store::{is_accepting, store_accepted_tools, store_tools};
 pub use unpublish::Unpublishing;
 
 use machine::ActionError;

@@ -113,11 +113,7 @@ async fn what_is_accepted_by_its_digest_is_used_and_a_digest_of_the_past_is_refu
         assert!(rendered(&sim, agent).contains("Echoes a text"), "{agent}");
         assert_eq!(phase(&sim, &agent_id(agent)), "Running");
     }
-    let warned = |operator: &Operator| -> Vec<String> {
-        let steps = operator.trace.take().into_iter().filter(|step| step.kind == "RemoteMCPServer");
-        steps.filter_map(|step| step.event).map(|event| format!("{}: {}", event.reason, event.message)).collect()
-    };
-    assert_eq!(warned(&operator), [""; 0]);
+    assert_eq!(reported(&operator), [""; 0]);
 
     sim.serve(URL, lists_tools(&[("echo", "Echoes, and more"), ("add", "Adds")]));
     operator.run(2 * MINUTE).await;
@@ -128,9 +124,36 @@ async fn what_is_accepted_by_its_digest_is_used_and_a_digest_of_the_past_is_refu
     operator.run(MINUTE).await;
     assert!(!is_accepting(&sim));
     assert!(rendered(&sim, "a").contains("Echoes a text"), "{}", rendered(&sim, "a"));
-    let expected = "ToolChanged: not accepted, for the server has another definition by now: echo; read recif tools diff \
+    let expected = "ToolChanged: not accepted, because the server has another definition by now: echo; read recif tools diff \
                     rmcp/everything";
-    assert_eq!(warned(&operator), [expected]);
+    assert_eq!(reported(&operator), [expected]);
+}
+
+/// Returns the Events of the server since the last call.
+fn reported(operator: &Operator) -> Vec<String> {
+    let steps = operator.trace.take().into_iter().filter(|step| step.kind == "RemoteMCPServer");
+    steps.filter_map(|step| step.event).map(|event| format!("{}: {}", event.reason, event.message)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_accepted_of_a_server_that_is_down_is_judged_and_reported_once_when_it_is_back() {
+    let (sim, mut operator) = started("Hold").await;
+    sim.serve(URL, lists_tools(&[("echo", "Echoes a text"), ("add", "Adds")]));
+    operator.run(2 * MINUTE).await;
+    let shown = held_digest(&sim, "echo");
+    sim.serve(URL, down());
+    operator.run(2 * MINUTE).await;
+    assert_eq!(phase(&sim, &server_id()), "Error");
+    accept(&sim, &[("echo", &shown), ("old", &shown)]);
+    operator.run(MINUTE).await;
+    assert!(is_accepting(&sim), "it waits");
+    reported(&operator);
+    sim.serve(URL, lists_tools(&[("echo", "Echoes a text"), ("add", "Adds")]));
+    operator.run(5 * MINUTE).await;
+    assert!(!is_accepting(&sim));
+    assert!(rendered(&sim, "a").contains("Echoes a text"));
+    let refusals: Vec<_> = reported(&operator).into_iter().filter(|event| event.contains("not accepted")).collect();
+    assert_eq!(refusals, ["ToolChanged: not accepted, because the server has no such tool: old"]);
 }
 
 /// Lets the operator die after this write, counted from 0, and reports whether it did.
