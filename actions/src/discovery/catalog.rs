@@ -7,15 +7,15 @@ use std::{
 
 use crds::{digest, hidden_text::hidden_text, json_schema, reason, tool_server::DiscoveredTool};
 
-use super::definitions::{Definitions, MAX_TOOLS, McpToolDefinition};
+use super::{
+    definitions::{Definitions, MAX_TOOLS, McpToolDefinition},
+    status_size::limit_descriptions,
+};
 
 /// Most bytes of a server's definitions in its ConfigMap.
 const MAX_BYTES: usize = 900 * 1024;
 /// Longest description in the status, in characters.
 const MAX_DESCRIPTION: usize = 256;
-/// Most bytes of all names and descriptions in the status as they are stored: an object that is much larger is more than the API server
-/// stores.
-const MAX_DESCRIPTIONS: usize = 384 * 1024;
 /// Longest name of a tool, in bytes; the protocol's own limit.
 const MAX_NAME: usize = 128;
 
@@ -87,15 +87,13 @@ impl Catalog {
             }
         }
         let (mut listed, mut texts, mut hidden) = (Vec::new(), Vec::new(), BTreeMap::new());
-        let mut described = 0;
         for (name, tool) in &tools {
-            described += stored_size(name) + stored_size(&tool.description);
-            let description = if described > MAX_DESCRIPTIONS { String::new() } else { tool.description.clone() };
-            let digest = digest::sha256_hex(tool.definition.as_bytes());
+            let (description, digest) = (tool.description.clone(), digest::sha256_hex(tool.definition.as_bytes()));
             listed.push(DiscoveredTool { name: name.clone(), description, digest, ..DiscoveredTool::default() });
             texts.push((name.as_str(), tool.definition.as_str()));
             hidden.extend(tool.hides.iter().map(|what| (name.clone(), what.clone())));
         }
+        limit_descriptions(&mut listed);
         let definitions = Definitions::join(texts);
         let digest = digest::sha256_hex(definitions.text().as_bytes());
         let problem = problem(more, &refused, &unfit);
@@ -112,10 +110,11 @@ impl Catalog {
     /// no room from what is in use.
     pub(super) fn with_definitions(
         &self,
-        tools: Vec<DiscoveredTool>,
+        mut tools: Vec<DiscoveredTool>,
         texts: Vec<(&str, &str)>,
         kept: Option<&Definitions>,
     ) -> Self {
+        limit_descriptions(&mut tools);
         let (definitions, left_out) = join_fitting(texts, kept);
         let digest = digest::sha256_hex(definitions.text().as_bytes());
         let problem = too_large(&left_out).or_else(|| self.problem.clone());
@@ -143,12 +142,6 @@ fn join_fitting<'a>(texts: Vec<(&'a str, &'a str)>, kept: Option<&Definitions>) 
     }
     left_out.sort_unstable();
     (Definitions::join(fitting), left_out)
-}
-
-/// Returns the bytes that a text takes in storage, as JSON with every character escaped that may be.
-fn stored_size(text: &str) -> usize {
-    let escaped = |c: char| c.is_control() || "<>&\"\\\u{2028}\u{2029}".contains(c);
-    text.chars().map(|c| if escaped(c) { 6 } else { c.len_utf8() }).sum()
 }
 
 /// Returns the problem that definitions are left out, if any is.
@@ -194,6 +187,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::discovery::status_size::{MAX_DESCRIPTIONS, stored_size};
 
     fn tool(name: &str, description: &str) -> McpToolDefinition {
         let input_schema = json!({"type": "object", "properties": {"b": {}, "a": {}}});

@@ -16,6 +16,7 @@ mod pins;
 mod publish;
 mod server;
 mod server_tool;
+mod status_size;
 mod store;
 mod unpublish;
 

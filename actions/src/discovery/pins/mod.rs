@@ -22,7 +22,8 @@ use serde_json::value::RawValue;
 use super::{
     Catalog, McpToolDefinition,
     catalog::short_description,
-    definitions::{Definitions, MAX_TOOLS},
+    definitions::Definitions,
+    status_size::limit_gone,
 };
 
 /// Most bytes of the definitions that wait, in the ConfigMap.
@@ -124,12 +125,13 @@ pub(super) fn pin(listed: &Catalog, inputs: PinInputs<'_>) -> PinnedTools {
     gone.extend(in_use.iter().map(|(name, tool)| (*name, tool.digest.as_str())));
     let gone = gone.into_iter().filter(|(name, _)| on_change == OnChange::Hold && !used.contains(name));
     let gone = gone.map(|(name, digest)| GoneTool { name: name.to_owned(), digest: digest.to_owned() });
-    let gone = gone.take(MAX_TOOLS).collect();
+    let gone: Vec<GoneTool> = gone.collect();
     let catalog = match waiting.is_empty() && listed.fits() {
         true => listed.clone(),
         false => listed.with_definitions(tools, texts, kept),
     };
     let held = held_text(&waiting, catalog.definitions.text().len());
+    let gone = limit_gone(gone, &catalog.tools);
     PinnedTools { catalog, gone, held }
 }
 

@@ -108,7 +108,7 @@ fn a_change_waits_and_what_was_accepted_stays_in_use() {
 }
 
 #[test]
-fn a_server_of_ones_own_is_followed() {
+fn what_adopt_finds_changed_or_new_is_used() {
     let mut server = PinnedServer::new(OnChange::Adopt);
     server.list(&[("a", "A"), ("b", "B")], &[]);
     let next = server.list(&[("a", "Other"), ("c", "C")], &[]);
@@ -260,4 +260,33 @@ fn what_waits_fits_beside_what_is_used() {
     let waiting = held(&changed);
     assert_eq!(waiting.len(), 60, "the others by their digest");
     assert!(waiting[0].definition.is_object() && waiting[59].definition.is_null());
+}
+
+/// The names are in the list of managed fields too, each within about 150 bytes.
+#[test]
+fn what_waits_beside_what_is_gone_leaves_a_status_that_can_be_stored() {
+    let texts = |letter: &str, words: &str| -> Vec<(String, String)> {
+        (0..1000).map(|n| (format!("{n:04}{}", letter.repeat(124)), words.repeat(256))).collect()
+    };
+    let (first, second, changed) = (texts("a", "A"), texts("b", "B"), texts("b", "C"));
+    let borrowed = |tools: &'static [(String, String)]| -> Vec<(&'static str, &'static str)> {
+        tools.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect()
+    };
+    let (first, second, changed) = (borrowed(first.leak()), borrowed(second.leak()), borrowed(changed.leak()));
+    let digests: Vec<String> = listed(&second).tools.iter().map(|tool| tool.digest.clone()).collect();
+    let accepted: Vec<_> = second.iter().zip(&digests).map(|((name, _), digest)| (*name, digest.as_str())).collect();
+    let mut server = PinnedServer::new(OnChange::Hold);
+    server.list(&first, &[]);
+    server.list(&second, &accepted);
+    server.list(&changed, &[]);
+    let status = &server.before;
+    assert_eq!((status.held().count(), status.in_use().count()), (1000, 1000));
+    assert!((500..1000).contains(&status.gone_tools.len()), "{}", status.gone_tools.len());
+    let managed = (status.discovered_tools.len() + status.gone_tools.len()) * (128 + 150);
+    let bytes = serde_json::to_string(status).unwrap().len() + managed;
+    assert!(bytes < 1450 * 1024, "{bytes}");
+
+    let mut server = PinnedServer::new(OnChange::Hold);
+    server.list(&first, &[]);
+    assert_eq!(server.list(&[], &[]).gone.len(), 1000, "a server that lists none for a while loses none");
 }
