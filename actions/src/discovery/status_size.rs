@@ -1,6 +1,6 @@
 //! Size of a server's tools in its status: etcd refuses an object of more than 1.5 MiB.
 //!
-//! A name stands there twice, for the list of managed fields has it too.
+//! A name stands there twice, because the list of managed fields has it too.
 
 use crds::tool_server::{DiscoveredTool, GoneTool};
 

@@ -61,7 +61,7 @@ impl Action<RemoteMCPServer, Deps> for Monitor {
         let when = if is_accepting(cr.as_ref()) { Schedule::Now } else { Schedule::OnResync };
         match cx.discovery.query(&target(&cr, cx), when).as_deref() {
             None => Ok(None),
-            // The status comes with the move to Available, and so does the end of an acceptance.
+            // The status is written after the move, and an acceptance ends then.
             Some(Ok(found)) if failed => match store_tools(cx, &mut cr.as_ref().clone(), found).await? {
                 true => move_on("the server lists its tools".to_owned()),
                 false => Ok(None),
