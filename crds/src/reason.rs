@@ -66,8 +66,8 @@ pub const TOOL_CHANGED: &str = "ToolChanged";
 pub const TOOL_NOT_ACCEPTED: &str = "ToolNotAccepted";
 /// The definition of a tool has text that a model reads and people do not see, or is too long to be read.
 pub const HIDDEN_TEXT: &str = "HiddenText";
-/// Reasons why the definition of a tool waits until it is accepted.
-pub const HELD_TOOL: &[&str] = &[TOOL_CHANGED, TOOL_NOT_ACCEPTED, HIDDEN_TEXT];
+/// Reasons why the definition of a tool waits until it is accepted, the gravest first.
+pub const HELD_TOOL: &[&str] = &[HIDDEN_TEXT, TOOL_CHANGED, TOOL_NOT_ACCEPTED];
 /// A Tool calls a workload that only gateways may call.
 pub const IDENTITY_REQUIRED: &str = "IdentityRequired";
 /// A Tool asks an Agent that speaks a protocol of its own.

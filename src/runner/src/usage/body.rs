@@ -1,4 +1,4 @@
-//! Body of a stream that ends with what its models used.
+//! Body of a stream with the usage of models as its trailer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,8 +13,8 @@ use super::{RESPONSE_HEADER, UsageAccount, UsageLedger};
 /// Names of the trailers.
 pub(crate) const TRAILERS: &str = "x-recif-usage, x-recif-spent, x-recif-cost";
 
-/// Body of a stream, with the sums of its request and those of the process as trailers, which the server sends to those alone who take
-/// trailers. `H` is held until the body is dropped.
+/// Body of a stream, with the sums of its request and those of the process as trailers. The server sends them only to a client that
+/// accepts trailers. `H` is dropped with the body.
 pub(crate) struct UsageBody<H> {
     body: Body,
     /// Account of the request; `None` once the stream has ended.
