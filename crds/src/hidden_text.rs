@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn joiners_that_a_script_needs_and_flags_of_regions_are_taken_for_hidden_text() {
-        for text in ["می\u{200c}خواهم", "क्\u{200d}ष", "🏴\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}"] {
+        for text in ["می\u{200c}خواهم", "क्\u{200d}ष", "🏴\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}"]
+        {
             assert!(hidden(text).is_some(), "{text:?}");
         }
     }

@@ -127,7 +127,11 @@ mod tests {
             ("get\u{200b}", "'get\\u{200b}'", digest.as_str()),
             ("a\nb\tc\u{1b}", "'a\\u{a}b\\u{9}c\\u{1b}'", digest.as_str()),
         ] {
-            assert_eq!((shown_name(name).as_str(), accept_argument(name, "12").as_str()), (shown, argument), "{name:?}");
+            assert_eq!(
+                (shown_name(name).as_str(), accept_argument(name, "12").as_str()),
+                (shown, argument),
+                "{name:?}"
+            );
         }
     }
 

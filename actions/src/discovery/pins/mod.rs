@@ -20,10 +20,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Catalog, McpToolDefinition,
-    catalog::short_description,
-    definitions::Definitions,
-    status_size::limit_gone,
+    Catalog, McpToolDefinition, catalog::short_description, definitions::Definitions, status_size::limit_gone,
 };
 
 /// Most bytes of the definitions that wait, in the ConfigMap.

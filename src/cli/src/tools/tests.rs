@@ -202,9 +202,8 @@ async fn what_is_named_without_its_digest_is_shown_and_asked_for() {
 #[tokio::test]
 async fn a_command_to_copy_has_whole_digests_and_no_name_that_a_shell_expands() {
     let (sly, hidden) = (definition("$(id)", "Adds."), definition("a\u{200b}", "Adds."));
-    let new = |definition: &Value| {
-        tool(definition["name"].as_str().unwrap(), None, Some((definition, "ToolNotAccepted")))
-    };
+    let new =
+        |definition: &Value| tool(definition["name"].as_str().unwrap(), None, Some((definition, "ToolNotAccepted")));
     let waiting = [held("$(id)", &sly, "ToolNotAccepted"), held("a\u{200b}", &hidden, "ToolNotAccepted")];
     let server = docs(&[new(&sly), new(&hidden)], &[], &waiting).await;
     let arguments: Vec<_> = changes(&server, &[]).await.unwrap().iter().map(|change| change.argument()).collect();
