@@ -320,7 +320,7 @@ struct Refusal<'a> {
     form: ErrorForm,
     /// Meter of the addressed workload, if there is one.
     meter: Option<&'a Meter>,
-    /// What the audit and the trace are to say of the request, if it is one for a workload.
+    /// Record for audit and trace, if the request is for a workload.
     record: Option<&'a RecordGuard<'a>>,
 }
 

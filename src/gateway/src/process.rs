@@ -211,7 +211,7 @@ fn process_attributes(config: &TelemetryConfig, instance: &str, namespace: &str)
         (K8S_NAMESPACE_NAME, namespace.to_owned()),
         (RECIF_KIND, "gateway".to_owned()),
     ];
-    // Kubernetes names the host of a Pod after it.
+    // The hostname of a Pod is its name.
     attributes.extend(std::env::var("HOSTNAME").ok().filter(|pod| !pod.is_empty()).map(|pod| (K8S_POD_NAME, pod)));
     attributes
 }

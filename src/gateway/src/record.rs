@@ -1,5 +1,5 @@
-//! What the audit and the trace tell of one request. A request fills it in while it goes on, by shared references, and hands it over
-//! at its end without waiting.
+//! Record of one request, for its line of audit and its span. It is filled in by shared references while the request is served, and
+//! queued without waiting when it ends.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -28,7 +28,7 @@ const RUN_HEADER: &str = "x-recif-run";
 /// Value of [`RequestRecord::first_byte`] before the response begins.
 const NEVER: u64 = u64::MAX;
 
-/// Facts about one request to a workload.
+/// Record of one request to a workload.
 #[derive(Debug)]
 pub(super) struct RequestRecord {
     pub(super) workload: Arc<WorkloadState>,
@@ -47,7 +47,7 @@ pub(super) struct RequestRecord {
     pub(super) reason: OnceLock<&'static str>,
     /// Address of the Pod that responded.
     pub(super) pod: OnceLock<SocketAddr>,
-    /// What the models used.
+    /// Reported usage of models.
     pub(super) usage: OnceLock<Box<ReportedUsage>>,
     /// Status code; 0 without a response.
     code: AtomicU16,
@@ -57,6 +57,8 @@ pub(super) struct RequestRecord {
     first_byte: AtomicU64,
     /// Time spent in the queue, in milliseconds.
     queued: AtomicU64,
+    /// Number of times that the request was sent again.
+    retries: AtomicU64,
     /// Set once the client has the whole response.
     complete: AtomicBool,
 }
@@ -81,11 +83,12 @@ impl RequestRecord {
             bytes_out: AtomicU64::new(0),
             first_byte: AtomicU64::new(NEVER),
             queued: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
             complete: AtomicBool::new(false),
         }
     }
 
-    /// Reports whether the gateway refused the request, or let it through to no Pod for want of a verdict.
+    /// Reports whether the gateway refused the request, or the request ended before it was authorized.
     pub(super) fn is_refused(&self) -> bool {
         self.reason.get().is_some() || self.caller.get().is_none()
     }
@@ -110,7 +113,7 @@ impl RequestRecord {
         (self.bytes_in.load(Relaxed), self.bytes_out.load(Relaxed))
     }
 
-    /// Returns the milliseconds until the head of the response; `None` if the gateway responded, or nothing did.
+    /// Returns the milliseconds until the head of the response; `None` if no Pod responded.
     pub(super) fn first_byte(&self) -> Option<u64> {
         Some(self.first_byte.load(Relaxed)).filter(|millis| *millis != NEVER)
     }
@@ -118,6 +121,11 @@ impl RequestRecord {
     /// Returns the milliseconds for which the request was queued.
     pub(super) fn queued(&self) -> u64 {
         self.queued.load(Relaxed)
+    }
+
+    /// Returns how often the request was sent again.
+    pub(super) fn retries(&self) -> u64 {
+        self.retries.load(Relaxed)
     }
 
     /// Reports whether the response was cut off.
@@ -132,7 +140,7 @@ impl RequestRecord {
     }
 }
 
-/// Where the records of requests go.
+/// Audit and traces, which get the record of each request.
 #[derive(Debug)]
 pub(super) struct RequestLog {
     /// Audit of the requests to workloads.
@@ -142,7 +150,7 @@ pub(super) struct RequestLog {
 }
 
 impl RequestLog {
-    /// Begins the record of a request to a workload that arrived at `arrived`, if the audit is to have one.
+    /// Begins the record of a request to a workload that arrived at `arrived`, if the audit is on.
     pub(super) fn begin(
         &self,
         workload: Option<&Arc<WorkloadState>>,
@@ -155,13 +163,13 @@ impl RequestLog {
         RecordGuard { log: self, record: record.map(Arc::new) }
     }
 
-    /// Waits until all requests that have ended are told of, or until that takes too long.
+    /// Waits until the lines and spans of all requests that have ended are written and sent, or until a timeout.
     pub(super) async fn flush(&self) {
         tokio::join!(self.audit.flush(), self.traces.flush());
     }
 }
 
-/// Guard of a request's record, if it has one. Dropping it ends the request and hands the record over.
+/// Guard of a request's record, if it has one. Dropping it ends the request and queues the record.
 #[derive(Debug)]
 pub(crate) struct RecordGuard<'a> {
     log: &'a RequestLog,
@@ -175,7 +183,7 @@ impl RecordGuard<'_> {
         self.record.is_some()
     }
 
-    /// Begins the span of an admitted request, if it is to be traced.
+    /// Begins the span of an admitted request, if its trace is recorded.
     pub(crate) fn trace(&mut self, request: &TracedRequest<'_>, client: impl FnOnce() -> IpAddr) {
         let Some(span) = self.log.traces.begin(request) else { return };
         let TracedRequest { head, caller, workload, arrived, .. } = request;
@@ -216,7 +224,7 @@ impl RecordGuard<'_> {
         }
     }
 
-    /// Notes that the request is sent to a Pod, perhaps once more, in this trace.
+    /// Notes that the request is sent to a Pod, for the first time or again, in this trace.
     pub(crate) fn sent(&self, trace: Option<[u8; 16]>) {
         if let Some(record) = &self.record {
             record.bytes_in.store(0, Relaxed);
@@ -229,6 +237,7 @@ impl RecordGuard<'_> {
     /// Notes that the request is to be sent again.
     pub(crate) fn retried(&self) {
         if let Some(record) = &self.record {
+            record.retries.fetch_add(1, Relaxed);
             record.event(EVENT_SENT_AGAIN, Instant::now());
         }
     }
@@ -260,7 +269,7 @@ impl RecordGuard<'_> {
         }
     }
 
-    /// Notes what the models used.
+    /// Notes the reported usage.
     pub(crate) fn used(&self, usage: &ReportedUsage) {
         if let Some(record) = &self.record {
             record.usage.get_or_init(|| Box::new(usage.clone()));
@@ -297,10 +306,10 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(NEVER - 1)
 }
 
-/// Method that is none of HTTP's.
+/// Name of a method that HTTP does not define.
 pub(super) const OTHER_METHOD: &str = "other";
 
-/// Returns the name of a method, as far as it is one of HTTP: a client may make up others.
+/// Returns the name of a method of HTTP, or [`OTHER_METHOD`]: a client can send any text.
 fn known_method(method: &[u8]) -> &'static str {
     const KNOWN: [&str; 9] = ["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE"];
     KNOWN.into_iter().find(|known| known.as_bytes() == method).unwrap_or(OTHER_METHOD)

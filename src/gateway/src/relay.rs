@@ -229,12 +229,12 @@ struct RelayPolicy<'a> {
     no_session_room: &'a AtomicBool,
     /// Output: the Pod belongs to another workload.
     misdirected: &'a AtomicBool,
-    /// Set once the response has reported what its models used.
+    /// Set once the response has reported its usage of models.
     is_usage_known: bool,
 }
 
 impl RelayPolicy<'_> {
-    /// Counts what the response reports that its models used. A report in the header goes before one in the trailer.
+    /// Counts the usage that the response reports. After a report in the header, one in the trailer is ignored.
     fn count_usage(&mut self, report: &[u8]) {
         if std::mem::replace(&mut self.is_usage_known, true) {
             return;

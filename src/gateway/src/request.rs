@@ -24,7 +24,7 @@ pub(super) struct RequestContext<'a> {
     pub(super) token: Option<&'a str>,
     /// Called when the answer begins: nothing is held any more of a body that was read before it was relayed.
     pub(super) answered: &'a (dyn Fn() + Sync),
-    /// What the audit and the trace are to say of the request.
+    /// Record for audit and trace.
     pub(super) record: &'a RecordGuard<'a>,
     pub(super) shared: &'a Arc<GatewayContext>,
 }

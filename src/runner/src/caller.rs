@@ -44,7 +44,7 @@ impl fmt::Debug for RequestHeaders {
 }
 
 impl CallerContext {
-    /// Reads the identity from request headers, and keeps these. Called by the handler of the request, whose account it takes.
+    /// Reads the identity from the headers of the current request, and keeps the headers and the request's account.
     pub(super) fn from_headers(headers: HeaderMap) -> Self {
         let text = |name: &str| text(&headers, name);
         let bearer = text("authorization").and_then(|value| value.split_once(' '));
@@ -65,7 +65,7 @@ impl CallerContext {
     }
 }
 
-/// Returns the text of a header, if it has any.
+/// Returns the value of a header; `None` if it is absent, empty or no text.
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty())
 }

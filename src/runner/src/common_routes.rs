@@ -221,7 +221,7 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         if let Some(run) = run.and_then(|run| HeaderValue::from_str(&run).ok()) {
             response.headers_mut().insert(RUN_HEADER, run);
         }
-        // A stream has just begun: its last event and its trailer have the sums.
+        // The sums of a stream are known at its end: its last event and its trailer have them.
         if !is_event_stream(&response)
             && let Some(usage) = account.header()
         {

@@ -9,7 +9,7 @@ use std::{
 use telemetry::{
     AttributeValue, FinishedSpan, SpanEvent, SpanKind, SpanLink, TraceContext,
     semconv::{
-        ERROR_TYPE, EVENT_SENT_AGAIN, GEN_AI_USAGE_CACHE_CREATION, GEN_AI_USAGE_CACHE_READ, GEN_AI_USAGE_INPUT_TOKENS,
+        ERROR_TYPE, EVENT_FIRST_BYTE, GEN_AI_USAGE_CACHE_CREATION, GEN_AI_USAGE_CACHE_READ, GEN_AI_USAGE_INPUT_TOKENS,
         GEN_AI_USAGE_OUTPUT_TOKENS, GEN_AI_USAGE_REASONING, HTTP_REQUEST_METHOD, HTTP_RESPONSE_STATUS_CODE, HTTP_ROUTE,
         K8S_NAMESPACE_NAME, RECIF_KIND, RECIF_NAME, RECIF_POD, RECIF_QUEUE_MS, RECIF_RETRIES, URL_PATH, URL_SCHEME,
         USER_ID,
@@ -26,12 +26,15 @@ use crate::{
 
 /// Longest path in a span, in bytes.
 const MAX_PATH: usize = 256;
-/// Method and name of a span for a method that is none of HTTP's.
+/// Method and name of a span for a method that HTTP does not define.
 const OTHER: (&str, &str) = ("_OTHER", "HTTP");
+/// Most events of a span. The last place is kept for the response: a request that finds no room is queued and sent again for as long
+/// as its client waits.
+const MAX_EVENTS: usize = 16;
 /// Kind of the error of a response that was cut off.
 const CANCELLED: &str = "cancelled";
 
-/// Span of a request, while it goes on.
+/// Span of a request that is being served.
 #[derive(Debug)]
 pub(crate) struct RequestSpan {
     trace_id: [u8; 16],
@@ -70,9 +73,13 @@ impl RequestSpan {
         }
     }
 
-    /// Notes an event.
+    /// Notes an event, unless there are too many.
     pub(crate) fn event(&self, name: &'static str, at: Instant) {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push((name, at));
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = if name == EVENT_FIRST_BYTE { MAX_EVENTS } else { MAX_EVENTS - 1 };
+        if events.len() < most {
+            events.push((name, at));
+        }
     }
 
     /// Returns the context with which a Pod gets the request: that of this span.
@@ -91,7 +98,6 @@ pub(super) fn finished(record: &RequestRecord) -> Option<FinishedSpan> {
     let route = format!("/v1/{}/{{namespace}}/{{name}}", record.workload.kind.word());
     let name = format!("{name} {route}");
     let events = span.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let retries = events.iter().filter(|(name, _)| *name == EVENT_SENT_AGAIN).count();
     let at = |time: Instant| span.start.saturating_add(nanos(time.saturating_duration_since(record.arrived)));
     let failure = failure(record);
     let mut attributes: Vec<(&'static str, AttributeValue)> = vec![
@@ -103,7 +109,7 @@ pub(super) fn finished(record: &RequestRecord) -> Option<FinishedSpan> {
         (RECIF_KIND, record.workload.kind.name().into()),
         (RECIF_NAME, String::from(&*record.workload.name).into()),
         (RECIF_QUEUE_MS, record.queued().into()),
-        (RECIF_RETRIES, u64::try_from(retries).unwrap_or(u64::MAX).into()),
+        (RECIF_RETRIES, record.retries().into()),
     ];
     let user = record.caller.get().and_then(|caller| caller.user.as_ref());
     attributes.extend(user.map(|user| (USER_ID, AttributeValue::from(user))));
@@ -123,7 +129,7 @@ pub(super) fn finished(record: &RequestRecord) -> Option<FinishedSpan> {
             attributes.extend(tokens.map(|tokens| (name, AttributeValue::from(tokens))));
         }
     }
-    // What the client did wrong is no failure of the server.
+    // By the semantic conventions a 4xx is no error of the server's span.
     let has_failed = record.aborted() || record.code().is_none_or(|code| code >= 500);
     Some(FinishedSpan {
         context: TraceContext { trace_id: span.trace_id, span_id: span.span_id, is_sampled: true, state: None },
@@ -142,7 +148,7 @@ pub(super) fn finished(record: &RequestRecord) -> Option<FinishedSpan> {
     })
 }
 
-/// Returns why a request got no answer, or one that it should not have got, in a word.
+/// Returns the kind of the error: the reason of a refusal, the code of a 5xx, or that the response was cut off.
 fn failure(record: &RequestRecord) -> Option<Cow<'static, str>> {
     match (record.reason.get(), record.code()) {
         (Some(reason), _) => Some((*reason).into()),

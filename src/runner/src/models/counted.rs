@@ -1,4 +1,4 @@
-//! Models whose requests are counted, those of embeddings too.
+//! Models and embedding models whose requests are counted.
 //!
 //! Each request is counted once, when its answer has ended, failed or was dropped: attempts that failed after their first piece
 //! and answers that were cut off too, because a provider may bill them. Without the provider's own numbers the tokens are
@@ -128,7 +128,7 @@ struct CallRecord {
     has_ended: bool,
     /// Tokens, once the provider has reported them.
     usage: Option<Usage>,
-    /// Span of a request for an answer; an embedding has its own.
+    /// Span of the request; `None` for an embedding, whose client makes the span.
     span: Option<CallSpan>,
 }
 

@@ -222,7 +222,7 @@ pub(super) struct OllamaEmbedder {
     http: Http,
 }
 
-/// Vector of a text.
+/// Embedding of a text.
 pub(super) struct EmbeddedText {
     /// Vector.
     pub(super) vector: Vec<f32>,
@@ -245,7 +245,7 @@ impl OllamaEmbedder {
         Ok(Self { ollama: Ollama::new(reference, credentials)?, http: http.clone() })
     }
 
-    /// Returns the vector of `text`, as a part of the span of `trace`.
+    /// Returns the vector of `text`. The request is a child of the span in `trace`.
     ///
     /// # Errors
     /// The same as for an answer.

@@ -1,4 +1,4 @@
-//! Body of a stream that ends with what its models used.
+//! Body of a stream with the usage of models as its trailer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,8 +10,8 @@ use http_body::Frame;
 
 use super::{RESPONSE_HEADER, UsageAccount};
 
-/// Body of a stream, with the sums of its request as a trailer, which the server sends to those alone who take trailers. `H` is held
-/// until the body is dropped.
+/// Body of a stream, with the sums of its request as a trailer. The server sends it only to a client that accepts trailers. `H` is
+/// dropped with the body.
 pub(crate) struct UsageBody<H> {
     body: Body,
     /// Account of the request; `None` once the stream has ended.

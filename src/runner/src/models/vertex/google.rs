@@ -48,7 +48,7 @@ impl GoogleAuthorizer {
         credentials: &Credentials<'_>,
         http: &Http,
     ) -> Result<Option<Self>, String> {
-        // A gateway that gets headers of its own needs no credentials of Google Cloud.
+        // A gateway with configured headers needs no credentials of Google Cloud.
         let has_own = endpoint.is_custom && !reference.headers.is_empty();
         let declared = match &*reference.credential_keys {
             [only] if !GEMINI_VERTEX.identity.contains(&only.as_str()) => value_of(credentials, only),
