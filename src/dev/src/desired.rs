@@ -56,7 +56,7 @@ impl Desired {
         self.tell(snapshot, outcome)
     }
 
-    /// Does so because these paths have changed, and tells of it.
+    /// Reloads these changed paths and reports them.
     pub(crate) async fn reload(&mut self, paths: &BTreeSet<PathBuf>) {
         let (snapshot, outcome) = self.apply().await;
         let (workloads, code) = self.code.concerned(paths);
@@ -125,7 +125,7 @@ impl Desired {
         self.tell_ready();
     }
 
-    /// Tells what has not become of objects in time.
+    /// Reports objects that did not become Ready in time.
     pub(crate) fn tick(&mut self) {
         let (snapshot, workspace) = (&self.snapshot, &self.workspace);
         let events = self.tracker.tick(Instant::now(), |id| advice(id, snapshot, workspace));

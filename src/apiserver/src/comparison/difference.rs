@@ -52,7 +52,7 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         step: "a finalizer more while it is deleted",
         at: "/body/details/causes/1",
-        reason: "the real one checks metadata twice, and tells a violation twice",
+        reason: "the real one checks metadata twice, and reports a violation twice",
     },
     Difference {
         step: "defaults of many fields of a Deployment",
