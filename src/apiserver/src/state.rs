@@ -55,7 +55,7 @@ impl ServerState {
         (self.clock)()
     }
 
-    /// Returns what tells of changes of a kind.
+    /// Returns a receiver that is notified of changes of a kind.
     pub(crate) fn changes_of(&self, kind: usize) -> watch::Receiver<()> {
         self.changes[kind].subscribe()
     }

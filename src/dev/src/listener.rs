@@ -28,7 +28,7 @@ use tower::Service as _;
 
 /// Longest time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Path that tells that the server runs, without a token.
+/// Path of the liveness check, which needs no token.
 const LIVEZ: &str = "/livez";
 
 /// API server with the token of its user.

@@ -130,7 +130,7 @@ pub(super) fn parse_tools(
 /// Checks that what is not accepted by its digest can be shown and asked for.
 ///
 /// # Errors
-/// `Usage` where nobody reads the terminal.
+/// `Usage` without a terminal.
 pub(super) fn require_terminal(server: &FoundServer, is_terminal: bool) -> Result<(), CliError> {
     match is_terminal {
         true => Ok(()),

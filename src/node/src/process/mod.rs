@@ -60,7 +60,7 @@ pub(crate) struct Process {
     child: Child,
     group: Option<Pid>,
     readers: JoinSet<()>,
-    /// Tells the readers that no more output of the process will come.
+    /// Cancelled when no more output of the process will come.
     has_ended: CancellationToken,
     exit: Option<ProcessExit>,
     /// Keeps the group in the list of what a killed node leaves.
