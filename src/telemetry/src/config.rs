@@ -122,7 +122,7 @@ impl TelemetryConfig {
     /// # Errors
     /// The first variable that is refused.
     pub fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, TelemetryError> {
-        let variables = Variables(lookup);
+        let variables = EnvVariables(lookup);
         let default = Self::default();
         if variables.flag("OTEL_SDK_DISABLED")? {
             return Ok(default);
@@ -181,9 +181,9 @@ const PAIRS: &str = "name=value, separated by commas";
 const A_SIZE: &str = "a number from 1 to 65536";
 
 /// Variables of the environment.
-struct Variables<'a>(&'a dyn Fn(&str) -> Option<String>);
+struct EnvVariables<'a>(&'a dyn Fn(&str) -> Option<String>);
 
-impl Variables<'_> {
+impl EnvVariables<'_> {
     fn get(&self, name: &str) -> Option<String> {
         (self.0)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
