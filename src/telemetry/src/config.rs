@@ -29,7 +29,7 @@ pub enum TelemetryError {
     Refused {
         /// Variable.
         name: &'static str,
-        /// What it may be.
+        /// Accepted values.
         instead: &'static str,
     },
     /// gRPC.
@@ -45,7 +45,7 @@ pub enum TelemetryError {
         name: &'static str,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// Accepted values.
         instead: &'static str,
     },
     /// Certificates that cannot be used.
@@ -53,7 +53,7 @@ pub enum TelemetryError {
     Certificate {
         /// Variable.
         name: &'static str,
-        /// Why not.
+        /// Reason why not.
         problem: String,
     },
 }
@@ -83,7 +83,7 @@ pub struct TelemetryConfig {
     pub timeout: Duration,
     /// Set for bodies in gzip.
     pub has_compression: bool,
-    /// Which traces are recorded.
+    /// Choice of the traces that are recorded.
     pub sampler: Sampler,
     /// Spans that wait at most.
     pub max_queue: usize,

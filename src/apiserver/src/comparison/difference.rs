@@ -13,7 +13,7 @@ pub struct Difference {
     pub step: &'static str,
     /// Begin of the JSON pointer of what differs in the answer, such as `/body/message`.
     pub at: &'static str,
-    /// Why it stays.
+    /// Reason why it stays.
     pub reason: &'static str,
 }
 
