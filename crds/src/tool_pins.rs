@@ -51,7 +51,7 @@ pub struct HeldTool {
     pub reason: String,
     /// SHA-256 (hex) of the definition.
     pub digest: String,
-    /// What hides text in it, such as `has the invisible character U+200B`.
+    /// Cause of hidden text in it, such as `has the invisible character U+200B`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hides: Option<String>,
     /// Definition itself.

@@ -31,7 +31,7 @@ Every replica of the operator tells of the objects: queries take the maximum ove
 pub(crate) struct Process {
     /// Name, such as `gateway`.
     pub(crate) name: &'static str,
-    /// What it is and where its metrics are, as Markdown.
+    /// Sentence on what it is and where its metrics are, as Markdown.
     pub(crate) text: &'static str,
     /// Its metrics as OpenMetrics text, after each event has happened.
     pub(crate) exposition: String,

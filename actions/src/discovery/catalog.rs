@@ -31,7 +31,7 @@ pub struct Catalog {
     pub tools: Vec<DiscoveredTool>,
     /// Deviation from the server's list, if there is one: reason and sentence.
     pub problem: Option<(&'static str, String)>,
-    /// What hides text in the definition of a tool, by its name.
+    /// Cause of hidden text in the definition of a tool, by its name.
     pub hidden: BTreeMap<String, String>,
 }
 
@@ -43,7 +43,7 @@ pub struct CompactTool {
     definition: String,
     /// Reason why its schemas are not accepted.
     rejection: Option<String>,
-    /// What hides text in its definition.
+    /// Cause of hidden text in its definition.
     hides: Option<String>,
 }
 

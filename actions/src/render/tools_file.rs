@@ -35,7 +35,7 @@ pub struct ToolsFile {
     pub(super) is_secret: bool,
 }
 
-/// How the tools reach the container.
+/// Way by which the tools reach the container.
 pub(super) enum ToolsInput {
     /// No tool is there.
     Nothing,

@@ -1,4 +1,4 @@
-//! What a kind says of itself that runs Pods, and what is rendered of it.
+//! Description of a kind that runs Pods, and its rendered objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -190,9 +190,8 @@ pub fn hour_start(hour: i64) -> i64 {
     hour.saturating_mul(HOUR_SECONDS)
 }
 
-/// Returns the key with which a sidecar is asked for the usage of its Pod, from the secret of the Pod's hooks, which those know
-/// who may read the Pod. It tells nothing about the secret, so it does no harm where an address belongs to another Pod by now.
-/// `None`: the sidecar has no secret, and answers no caller.
+/// Returns the key for a sidecar's usage, derived from the secret of the Pod's hooks. Readers of the Pod can derive it; it does not
+/// reveal the secret, even if the address belongs to another Pod by now. `None`: the sidecar has no secret, and answers no caller.
 pub fn usage_key(secret: &str) -> Option<String> {
     (!secret.is_empty()).then(|| sha256_hex(format!("recif usage {secret}").as_bytes()))
 }

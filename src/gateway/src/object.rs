@@ -107,7 +107,7 @@ impl Object {
 pub struct Listing {
     /// Time of the creation, in seconds since 1970.
     pub created: i64,
-    /// What the agent is for, in the words of its author; empty if unknown.
+    /// Purpose of the agent, in the words of its author; empty if unknown.
     pub description: Box<str>,
     /// Set if the agent does not serve the paths of our runner, such as `/chat`.
     pub speaks_otherwise: bool,

@@ -34,7 +34,7 @@ pub use self::{
 
 use self::{subject::Subject, world::World};
 
-/// What an import takes and how it decides.
+/// Options of an import: what it takes and how it decides.
 #[derive(Debug, Clone)]
 pub struct ImportOptions {
     /// Only source that is taken; `None`: all.
@@ -45,7 +45,7 @@ pub struct ImportOptions {
     pub operator_namespace: String,
 }
 
-/// What an import returns.
+/// Result of an import.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
     /// Objects to print, in their order.

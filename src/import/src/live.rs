@@ -1,4 +1,4 @@
-//! What is read from a cluster: the kinds of each source, and the objects of the core API that their objects name.
+//! Selection of what is read from a cluster: the kinds of each source, and the objects of the core API that their objects name.
 
 use std::collections::BTreeSet;
 

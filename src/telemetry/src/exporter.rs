@@ -200,7 +200,7 @@ fn collect(entry: QueueEntry, batch: &mut Vec<FinishedSpan>) -> Option<oneshot::
     }
 }
 
-/// Reports whether the URL is of this Pod or machine, which no proxy is asked for.
+/// Reports whether the URL is of this Pod or machine; such requests bypass the proxy.
 fn is_near(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => is_localhost(name),

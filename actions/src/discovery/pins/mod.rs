@@ -28,7 +28,7 @@ const MAX_HELD: usize = 300 * 1024;
 /// Most bytes of all values of a ConfigMap.
 const MAX_CONFIG_MAP: usize = 1024 * 1024;
 
-/// What is decided by, besides the server's list.
+/// Inputs of the decision besides the server's list.
 #[derive(Clone, Copy)]
 pub(super) struct PinInputs<'a> {
     /// Reaction to what changed or is new.

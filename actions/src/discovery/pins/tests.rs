@@ -1,4 +1,4 @@
-//! What is used of a server's list, answer by answer.
+//! Tests of the tools that are used of a server's list, answer by answer.
 
 use std::sync::Arc;
 

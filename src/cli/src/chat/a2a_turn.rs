@@ -27,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time for the cancellation of a task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is known of an agent from turn to turn.
+/// Knowledge of an agent from turn to turn.
 #[derive(Debug, Default)]
 pub(super) struct A2aChat {
     /// Interface that its card names, once that was read.

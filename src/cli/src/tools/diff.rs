@@ -80,7 +80,7 @@ pub(super) struct PendingChange {
     reason: String,
     /// SHA-256 (hex) of the definition that waits.
     pub(super) digest: String,
-    /// What hides text in it.
+    /// Cause of hidden text in it.
     hides: Option<String>,
     /// Digest of the definition in use, if there is one.
     accepted_digest: Option<String>,

@@ -1,4 +1,4 @@
-//! What is listed, shown and accepted of a server, over a mocked API server.
+//! Tests of what is listed, shown and accepted of a server, over a mocked API server.
 
 use std::{
     collections::{BTreeMap, HashMap},

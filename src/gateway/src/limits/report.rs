@@ -1,4 +1,4 @@
-//! What gateways tell one another of their admissions: counts that only grow, so that a report that comes twice, late or by way of
+//! Reports of gateways to one another of their admissions: counts that only grow, so that a report that comes twice, late or by way of
 //! a third gateway changes nothing.
 
 use serde::{Deserialize, Serialize};

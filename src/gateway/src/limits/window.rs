@@ -115,7 +115,7 @@ fn sum(ages: &[u32; SLOTS]) -> u32 {
     ages.iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
 
-/// What a gateway knows of the others when it decides.
+/// Knowledge of the other gateways at the time of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PeerView {
     /// Number of the others.

@@ -31,7 +31,7 @@ fn scaling_status(status: &Value) -> ScalingStatus {
     ScalingStatus { desired, active }
 }
 
-/// Returns the JSON Patch that makes the stored status equal to `told`; `None`: it is, or the state machine has not begun the status.
+/// Returns the JSON Patch that makes the stored status equal to `next`; `None`: it is, or the state machine has not begun the status.
 pub(super) fn patch(uid: &str, generation: i64, status: &Value, next: &ScalingStatus, now: Timestamp) -> Option<Value> {
     if status.is_null() || CommonStatus::deserialize(status).is_ok_and(|status| status.is_initial()) {
         return None;

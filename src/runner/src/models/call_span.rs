@@ -61,7 +61,7 @@ pub(super) struct CallSpan {
     began: Instant,
     /// Set if another model can answer where this one fails.
     has_fallback: bool,
-    /// Set if a refusal is of the caller's own key, which no other model is asked after.
+    /// Set if the model uses the caller's own key. If that is refused, no fallback is tried.
     needs_key: bool,
     has_begun: bool,
     has_calls: bool,

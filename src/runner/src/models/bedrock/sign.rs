@@ -53,7 +53,7 @@ impl RequestAuthorizer for AwsAuthorizer {
     }
 }
 
-/// What a signature is for.
+/// Scope of a signature.
 struct SignatureScope<'a> {
     region: &'a str,
     service: &'a str,
