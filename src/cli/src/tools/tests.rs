@@ -230,7 +230,7 @@ impl ContestedObject {
                 self.version += 1;
                 self.accepted.insert(format!("other{}", self.others), "sha256:1".to_owned());
             }
-            if patch["metadata"]["resourceVersion"] != self.version.to_string() {
+            if patch["metadata"]["resourceVersion"].as_str() != Some(self.version.to_string().as_str()) {
                 let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409,
                     "message": "the object has been modified", "reason": "Conflict" });
                 return (StatusCode::CONFLICT, status);

@@ -88,7 +88,7 @@ pub(super) fn change(
         Ok(prices) => prices.as_ref(),
         Err(PriceProblem { reason, message }) => {
             let is_said = stored.is_some_and(|stored| stored.status == "Unknown" && stored.message == *message);
-            return (!is_said).then(|| BudgetChange::Unknown(*reason, message.clone()));
+            return (!is_said).then(|| BudgetChange::Unknown(reason, message.clone()));
         }
     };
     let of_workload = limits.iter().find(|limit| limit.per == PER_WORKLOAD);
