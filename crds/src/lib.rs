@@ -39,6 +39,7 @@ mod schema;
 pub mod status;
 pub mod system_prompt;
 pub mod tool;
+mod tool_choice;
 pub mod tool_pins;
 pub mod tool_server;
 pub mod tool_server_ref;
