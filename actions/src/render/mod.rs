@@ -27,6 +27,7 @@ mod pod_security;
 mod provider;
 mod service;
 mod sidecar;
+mod sorted;
 mod system_prompt;
 mod tool_error;
 mod tools;
