@@ -6,10 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use telemetry::semconv::{
+    GEN_AI_USAGE_CACHE_CREATION, GEN_AI_USAGE_CACHE_READ, GEN_AI_USAGE_INPUT_TOKENS, GEN_AI_USAGE_OUTPUT_TOKENS,
+    GEN_AI_USAGE_REASONING,
+};
 
 use super::error::ModelError;
 use super::message::{Message, ToolCall};
-use crate::{tools::Tls, usage::UsageAccount};
+use crate::{tools::Tls, traces::TraceScope, usage::UsageAccount};
 
 /// Reference to a model by provider and id, with its connection settings.
 #[derive(Clone, Default, PartialEq)]
@@ -195,5 +199,23 @@ impl Usage {
             reasoning: reasoning.min(output),
             ..self
         })
+    }
+}
+
+impl TraceScope {
+    /// Sets the attributes of the tokens that models used.
+    pub(crate) fn set_usage(&self, usage: &Usage) {
+        let Usage { input, cache_read, cache_write, output, reasoning } = *usage;
+        self.set(GEN_AI_USAGE_INPUT_TOKENS, input);
+        self.set(GEN_AI_USAGE_OUTPUT_TOKENS, output);
+        for (name, tokens) in [
+            (GEN_AI_USAGE_CACHE_READ, cache_read),
+            (GEN_AI_USAGE_CACHE_CREATION, cache_write),
+            (GEN_AI_USAGE_REASONING, reasoning),
+        ] {
+            if tokens > 0 {
+                self.set(name, tokens);
+            }
+        }
     }
 }
