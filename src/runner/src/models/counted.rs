@@ -16,12 +16,13 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
-    CallerKey, Chunk, Embedder, Model, ModelError, ModelRequest, Usage,
+    Chunk, Embedder, Model, ModelError, ModelRequest, Usage,
     call_span::CallSpan,
     ollama::{EmbeddedText, OllamaEmbedder},
     request::request_bytes,
     title,
 };
+use crate::caller::CallerKey;
 use crate::usage::{UsageAccount, UsageLedger};
 
 /// Model whose requests are counted.

@@ -13,7 +13,7 @@ use telemetry::semconv::{
 
 use super::error::ModelError;
 use super::message::{Message, ToolCall};
-use crate::{tools::Tls, traces::TraceScope, usage::UsageAccount};
+use crate::{caller::CallerKey, tools::Tls, traces::TraceScope, usage::UsageAccount};
 
 /// Reference to a model by provider and id, with its connection settings.
 #[derive(Clone, Default, PartialEq)]
@@ -107,16 +107,6 @@ pub(super) fn request_bytes(request: &ModelRequest) -> u64 {
     let tool = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.input_schema.to_string().len();
     let tools: usize = request.tools.iter().map(tool).sum();
     u64::try_from(system + messages + tools).unwrap_or(u64::MAX)
-}
-
-/// Key of a caller, from the `Authorization: Bearer` of its request. It is never printed.
-#[derive(Clone, PartialEq)]
-pub(crate) struct CallerKey(pub(crate) Arc<str>);
-
-impl fmt::Debug for CallerKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
 }
 
 /// Request for JSON. A model may still write something else, or put the JSON into a Markdown code fence.
