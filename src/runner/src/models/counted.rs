@@ -80,7 +80,7 @@ impl Embedder for CountedEmbedder {
 #[async_trait]
 impl Model for CountedModel {
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let span = CallSpan::begin(self, &request);
+        let span = CallSpan::begin(&self.id, &self.config, self.provider, self.needs_key(), &request);
         let account = request.account.clone().within(span.scope());
         let names = [&self.name, &self.id];
         let mut record = CallRecord::new(&self.ledger, request.account.clone(), self.provider, names);
