@@ -42,6 +42,7 @@ mod relay;
 mod request;
 mod retry_budget;
 mod root;
+mod routed_kind;
 mod routes;
 mod serve;
 mod sessions;
