@@ -6,18 +6,10 @@ use actions::ports::{CachedChild, WorkloadPod};
 use async_trait::async_trait;
 use crds::Scaling;
 use machine::ApiError;
-use meta::Key;
 
 use super::gateways::ModelCounts;
 
-/// Identity of a workload.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WorkloadId {
-    /// Its kind, such as `Agent`.
-    pub kind: &'static str,
-    /// Its namespace and name.
-    pub key: Key,
-}
+pub use super::workload_id::WorkloadId;
 
 /// Workload as the caches hold it.
 #[derive(Debug, Clone)]

@@ -19,6 +19,7 @@ mod step;
 #[cfg(test)]
 mod testing;
 mod tracked;
+mod workload_id;
 
 pub use decide::{Decision, Direction, ReplicaPolicy, Window, decide};
 pub use demand::{LoadDemand, LoadReport, Meter, PodSample};
