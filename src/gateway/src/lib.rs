@@ -40,6 +40,7 @@ mod recheck;
 mod record;
 mod relay;
 mod request;
+mod request_record;
 mod retry_budget;
 mod root;
 mod routed_kind;
