@@ -9,7 +9,10 @@ use machine::ApiError;
 
 use super::gateways::ModelCounts;
 
-pub use super::workload_id::WorkloadId;
+pub use super::{
+    status::{ScalingCondition, ScalingStatus},
+    workload_id::WorkloadId,
+};
 
 /// Workload as the caches hold it.
 #[derive(Debug, Clone)]
@@ -39,26 +42,6 @@ pub enum ViewError {
     Gone,
     /// Its Deployment or its Pods were never listed, which is not the same as none.
     NotListed,
-}
-
-/// Scaling part of a workload's status.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ScalingStatus {
-    /// `desiredReplicas`.
-    pub desired: Option<i32>,
-    /// The condition `ScalingActive`.
-    pub active: Option<ScalingCondition>,
-}
-
-/// The condition `ScalingActive`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScalingCondition {
-    /// True if the number of Pods follows the load.
-    pub status: bool,
-    /// The reason, a CamelCase word.
-    pub reason: String,
-    /// The message, one sentence.
-    pub message: String,
 }
 
 /// Port to the cluster. Reads come from caches; each write is one request and bound to a uid.
