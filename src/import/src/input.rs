@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::source::Source;
 
-/// What an import takes and how it decides.
+/// Options of an import: what it takes and how it decides.
 #[derive(Debug, Clone)]
 pub struct ImportOptions {
     /// Only source that is taken; `None`: all.

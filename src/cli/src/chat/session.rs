@@ -40,7 +40,7 @@ pub(super) enum TurnEnd {
     Stopped,
 }
 
-/// What is known of an agent from turn to turn.
+/// Knowledge of an agent from turn to turn.
 #[derive(Debug, Default)]
 pub(super) struct A2aChat {
     /// Interface that its card names, once that was read.
