@@ -8,11 +8,11 @@ use super::{
     ApiError, Driver, EdgeOwner, NamespaceReader, Requeue, StepOutcome,
     attempts::due,
     backoff::{LONGEST_BACKOFF, UNREACHABLE, backoff, short_backoff},
-    decide::StepDecision,
     plan::Plan,
     report::{chosen_event, event_text},
     requeue::soonest,
     send::StatusWrite,
+    step_decision::StepDecision,
 };
 
 /// Longest back-off for an object that the API server does not have any more while the informer cache still has it.

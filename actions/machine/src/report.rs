@@ -2,7 +2,7 @@
 
 use meta::{Phase, PhaseClass, PhasedObject, condition_type};
 
-use super::{Driver, EventText, NamespaceReader, Requeue, StepOutcome, StepRecord, Wait, decide::StepDecision};
+use super::{Driver, EventText, NamespaceReader, Requeue, StepOutcome, StepRecord, Wait, step_decision::StepDecision};
 
 impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Returns the record of a step, as far as its write adds nothing to it.

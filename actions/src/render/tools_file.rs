@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{
     RenderError,
-    env::{MAX_OBJECT, MAX_VARIABLE},
     labels::{AGENT_LABEL, child},
+    sizes::{MAX_OBJECT, MAX_VARIABLE},
     tools::Tools,
     workload::base64,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cluster::{ObjectVersion, resource::Resource};
+use cluster::ObjectVersion;
 use crds::{
     Period, Proxy,
     flow_set::{FlowState, LEFT_OUT},
@@ -15,45 +15,7 @@ use serde::Deserialize;
 
 use super::limits::{CostBudgets, RateLimits, SpecifiedLimit, TokenBudgets};
 
-/// Kind that is reachable through the gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
-pub enum RoutedKind {
-    Agent,
-    Flow,
-    FlowSet,
-    McpServer,
-}
-
-impl RoutedKind {
-    /// All routed kinds.
-    pub(super) const ALL: [Self; 4] = [Self::Agent, Self::Flow, Self::FlowSet, Self::McpServer];
-
-    /// API resource of the kind.
-    pub(super) fn resource(self) -> Resource {
-        match self {
-            Self::Agent => Resource::of::<crds::Agent>(),
-            Self::Flow => Resource::of::<crds::Flow>(),
-            Self::FlowSet => Resource::of::<crds::FlowSet>(),
-            Self::McpServer => Resource::of::<crds::MCPServer>(),
-        }
-    }
-
-    /// Returns the name of the kind, such as `Agent`.
-    pub(super) fn name(self) -> &'static str {
-        self.resource().kind
-    }
-
-    /// Returns the plural of the kind, as RBAC rules name it, such as `agents`.
-    pub(super) fn plural(self) -> &'static str {
-        self.resource().plural
-    }
-
-    /// Returns the path segment of the kind, such as `agents`.
-    pub(super) fn word(self) -> &'static str {
-        if self == Self::McpServer { "mcp" } else { self.plural() }
-    }
-}
+pub use super::routed_kind::RoutedKind;
 
 /// Routing data of a workload's object. A field that the object lacks has its default.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{conversations::history::UserName, models::CallerKey, traces::TraceScope, usage::UsageAccount};
+use super::{conversations::history::UserName, traces::TraceScope, usage::UsageAccount};
 
 /// Identity of the caller, from the headers of the sidecar and the gateway.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +17,16 @@ pub(super) struct CallerContext {
     pub(super) headers: RequestHeaders,
     /// Account of the request, with its trace.
     pub(super) account: UsageAccount,
+}
+
+/// Key of a caller, from the `Authorization: Bearer` of its request. It is never printed.
+#[derive(Clone, PartialEq)]
+pub(super) struct CallerKey(pub(super) Arc<str>);
+
+impl fmt::Debug for CallerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// Headers of the request that began a turn, which tools with `forwardHeaders` send. They are kept for the turn only, and never

@@ -19,6 +19,7 @@ mod metrics;
 mod mode;
 mod models;
 mod openai_api;
+mod process_attributes;
 mod serve;
 mod server;
 mod sse;

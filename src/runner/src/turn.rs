@@ -3,14 +3,17 @@
 //! The model is called, the tools that it requests are called, their results go back to the model, and so on until it
 //! answers with text only, has used up its tool turns, or has spent the tokens of the request's budget.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use futures::StreamExt;
+use telemetry::semconv::RECIF_TOOL_TURNS;
 use tokio::sync::mpsc::Sender;
 
 use super::models::{Answerer, Chunk, Message, Model, ModelError, ModelRequest, Usage};
 use super::tools::Toolbox;
+use super::traces::ActiveSpan;
 use super::turn_event::TurnEvent;
 
 /// Maximum number of tool turns: answers with tool calls before the model must answer with text.
@@ -50,6 +53,22 @@ impl TurnOutcome {
         self.truncated |= further.truncated;
         self.answerers.extend(further.answerers);
         self.tool_turns += further.tool_turns;
+    }
+}
+
+impl ActiveSpan {
+    /// Ends the span of a turn with its outcome, or the kind of its failure.
+    pub(crate) fn end_turn(self, outcome: Result<&TurnOutcome, Cow<'static, str>>) {
+        match outcome {
+            Ok(outcome) => {
+                if let Some(usage) = &outcome.usage {
+                    self.scope().set_usage(usage);
+                }
+                self.set(RECIF_TOOL_TURNS, u64::try_from(outcome.tool_turns).unwrap_or(u64::MAX));
+                self.succeed();
+            }
+            Err(kind) => self.fail(kind),
+        }
     }
 }
 

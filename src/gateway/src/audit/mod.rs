@@ -14,7 +14,7 @@ use std::{
 
 use prometheus_client::metrics::counter::Counter;
 
-use super::{record::RequestRecord, spool::Spool};
+use super::{request_record::RequestRecord, spool::Spool};
 
 /// Most records in the queue.
 const CAPACITY: usize = 4096;

@@ -7,23 +7,24 @@
 //! span. Without a collector a valid context is forwarded, and no trace begins.
 
 mod context;
+mod finished_span;
 mod span;
+mod traced_request;
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use http1::RequestHead;
 use telemetry::{Sampler, SpanCounters, TraceContext, Tracing};
-use tokio::time::Instant;
 
 pub(super) use self::{
     context::{ForwardedTrace, sent_context},
     span::RequestSpan,
+    traced_request::TracedRequest,
 };
 use self::{
     context::{random_trace_id, unsampled_begin},
-    span::finished,
+    finished_span::finished,
 };
-use super::{auth::RequestCaller, peer::Peer, record::RequestRecord, spool::Spool, workload::WorkloadState};
+use super::{auth::RequestCaller, peer::Peer, request_record::RequestRecord, spool::Spool};
 
 /// Most records in the queue.
 const CAPACITY: usize = 1024;
@@ -39,15 +40,6 @@ struct SpanSink {
     spool: Spool<Arc<RequestRecord>>,
     tracing: Tracing,
     counters: SpanCounters,
-}
-
-/// Admitted request to a workload.
-pub(super) struct TracedRequest<'a> {
-    pub(super) head: &'a RequestHead<'a>,
-    pub(super) caller: &'a RequestCaller,
-    pub(super) peer: &'a Peer,
-    pub(super) workload: &'a Arc<WorkloadState>,
-    pub(super) arrived: Instant,
 }
 
 impl fmt::Debug for RequestTraces {

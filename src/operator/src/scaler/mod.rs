@@ -21,6 +21,7 @@ mod step;
 #[cfg(test)]
 mod testing;
 mod tracked;
+mod workload_id;
 
 pub use budget::ReportedTokens;
 pub use decide::{Decision, Direction, ReplicaPolicy, Window, decide};

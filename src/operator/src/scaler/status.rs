@@ -8,7 +8,25 @@ use meta::{CommonStatus, condition_type};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fleet::{ScalingCondition, ScalingStatus};
+/// Scaling part of a workload's status.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScalingStatus {
+    /// `desiredReplicas`.
+    pub desired: Option<i32>,
+    /// The condition `ScalingActive`.
+    pub active: Option<ScalingCondition>,
+}
+
+/// The condition `ScalingActive`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScalingCondition {
+    /// True if the number of Pods follows the load.
+    pub status: bool,
+    /// The reason, a CamelCase word.
+    pub reason: String,
+    /// The message, one sentence.
+    pub message: String,
+}
 
 /// Returns the condition `ScalingActive` of a decoded status.
 pub(super) fn active(status: &CommonStatus) -> Option<ScalingCondition> {

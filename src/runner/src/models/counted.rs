@@ -16,12 +16,13 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
-    CallerKey, Chunk, Embedder, Model, ModelError, ModelRequest, Usage,
+    Chunk, Embedder, Model, ModelError, ModelRequest, Usage,
     call_span::CallSpan,
     ollama::{EmbeddedText, OllamaEmbedder},
     request::request_bytes,
     title,
 };
+use crate::caller::CallerKey;
 use crate::usage::{UsageAccount, UsageLedger};
 
 /// Model whose requests are counted.
@@ -82,7 +83,7 @@ impl Embedder for CountedEmbedder {
 #[async_trait]
 impl Model for CountedModel {
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let span = CallSpan::begin(self, &request);
+        let span = CallSpan::begin(&self.id, &self.config, self.provider, self.needs_key(), &request);
         let account = request.account.clone().within(span.scope());
         let names = [&self.name, &self.id];
         let mut record = CallRecord::new(&self.ledger, request.account.clone(), self.provider, names);

@@ -7,10 +7,10 @@ use futures::stream::BoxStream;
 
 use super::{
     error::ModelError,
-    request::{CallerKey, Chunk, ModelRequest},
+    request::{Chunk, ModelRequest},
     title,
 };
-use crate::usage::UsageAccount;
+use crate::{caller::CallerKey, usage::UsageAccount};
 
 /// Language model.
 #[async_trait]

@@ -14,7 +14,7 @@ use telemetry::SpanKind;
 use telemetry::semconv::{GEN_AI_OPERATION_NAME, GEN_AI_PROVIDER_NAME, GEN_AI_REQUEST_MODEL};
 
 use super::{
-    CallerKey, Chunk, Credentials, ModelRef, ModelRequest, Usage,
+    Chunk, Credentials, ModelRef, ModelRequest, Usage,
     call_span::gets_context,
     calls::{object_or_empty, tool_call_chunk},
     endpoint::{ModelEndpoint, ProviderDefaults},
@@ -26,7 +26,7 @@ use super::{
     text_of,
     transcript::{Media, TranscriptEntry, transcript_entries, unsupported_media},
 };
-use crate::traces::TraceScope;
+use crate::{caller::CallerKey, traces::TraceScope};
 
 const PROVIDER: ProviderDefaults =
     ProviderDefaults { provider: provider::OLLAMA, public: "http://localhost:11434", regional: None };

@@ -11,8 +11,8 @@ use ring::hmac::{self, HMAC_SHA256};
 use url::Url;
 
 use super::{
-    ESCAPED,
     credentials::{AwsCredentialSource, AwsCredentials},
+    names::ESCAPED,
 };
 use crate::models::{
     authorizer::RequestAuthorizer,

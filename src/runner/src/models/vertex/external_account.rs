@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::{Url, form_urlencoded::Serializer};
 
-use super::google::{CREDENTIALS, SCOPE};
+use super::names::{CREDENTIALS, SCOPE};
 use crate::models::{
     Http,
     credential_cache::{CredentialCache, FetchedCredential},
