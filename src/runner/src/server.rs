@@ -31,7 +31,7 @@ use super::{
     a2a::{A2a, CardSettings},
     agent::{Agent, ChatReply, ChatTurn, TurnError},
     caller::CallerContext,
-    common_routes::{CommonRoutes, ErrorResponse, ReadinessCheck, RunnerService, model_status, wants_events},
+    common_routes::{CommonRoutes, ErrorResponse, ReadinessCheck, RunnerService, wants_events},
     conversations::history::ConversationId,
     metrics::RunnerMetrics,
     openai_api::{self, NamedAgent, backend::ModelBackend},
@@ -134,7 +134,7 @@ async fn chat(
 impl From<TurnError> for ErrorResponse {
     fn from(error: TurnError) -> Self {
         let status = match &error {
-            TurnError::Model(error) => model_status(error),
+            TurnError::Model(error) => error.response_status(),
             TurnError::Conversations(_) => StatusCode::SERVICE_UNAVAILABLE,
             TurnError::NoConversation(_) => StatusCode::NOT_FOUND,
             TurnError::Overtaken => StatusCode::CONFLICT,
