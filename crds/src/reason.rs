@@ -20,7 +20,7 @@ pub const FALLBACK_ACTIVE: &str = "FallbackActive";
 pub const FIRST_MODEL: &str = "FirstModel";
 /// The tokens of today are spent.
 pub const BUDGET_SPENT: &str = "BudgetSpent";
-/// A model has no price, which costPerDay needs.
+/// A model that costPerDay counts has no price, or is not there.
 pub const PRICE_MISSING: &str = "PriceMissing";
 /// The prices of the models have several currencies.
 pub const MIXED_CURRENCIES: &str = "MixedCurrencies";

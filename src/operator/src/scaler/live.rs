@@ -72,9 +72,9 @@ impl LiveFleet {
             }
         });
         let kinds: Vec<Box<dyn KindFleet>> = vec![
-            KindWorkloads::<Agent>::watched(maps.kinds.of::<Agent>(), transport, caches, clock, &changes),
-            KindWorkloads::<Flow>::watched(maps.kinds.of::<Flow>(), transport, caches, clock, &changes),
-            KindWorkloads::<FlowSet>::watched(maps.kinds.of::<FlowSet>(), transport, caches, clock, &changes),
+            KindWorkloads::<Agent>::watched(maps.kinds.of::<Agent>(), transport, caches, clock, &board, &changes),
+            KindWorkloads::<Flow>::watched(maps.kinds.of::<Flow>(), transport, caches, clock, &board, &changes),
+            KindWorkloads::<FlowSet>::watched(maps.kinds.of::<FlowSet>(), transport, caches, clock, &board, &changes),
         ];
         let fallbacks = FallbackConditions::new(maps.kinds.of::<Agent>(), transport, caches, clock);
         let writer = ScaleWriter::new(transport.clone(), deployments);
@@ -226,23 +226,11 @@ fn owners(change: &Change<CachedChild>) -> impl Iterator<Item = WorkloadId> {
 mod tests {
     use std::collections::HashMap;
 
-    use cluster::{
-        ChangeSource, ObjectVersion, Versioned as Version, WriteGate, cache::InformerReader, crash::CrashPoint,
-        metrics::ApiMetrics, resource::Resource,
-    };
-    use machine::SystemClock;
+    use cluster::resource::Resource;
     use serde_json::{Value, json};
 
     use super::*;
-
-    fn observe<K: serde::de::DeserializeOwned>(map: &ObjectMap<K>, version: u64, object: Value) {
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let key = Key::new(text("namespace"), text("name"));
-        let head = ObjectVersion { key, uid: "u".into(), resource_version: version };
-        if let Ok(object) = serde_json::from_value(object) {
-            map.observe(Version::new(head, object), ChangeSource::Watch);
-        }
-    }
+    use crate::scaler::testing::{fleet, observe};
 
     fn agent(generation: i64, min: i32) -> Value {
         json!({"apiVersion": "agents.recif.dev/v1", "kind": "Agent",
@@ -256,14 +244,10 @@ mod tests {
             Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("there is no API server"))
         });
         let client = kube::Client::new(service, "default");
-        let transport =
-            Transport::new(client, || None, WriteGate::always(), CrashPoint::default(), ApiMetrics::default());
         let children = HashMap::from([(ChildKind::Deployment, Arc::default())]);
         let maps = Caches { children, ..Caches::default() };
         let board = Arc::new(WatchHealth::default());
-        let caches: Arc<dyn CacheReader> = Arc::new(InformerReader::new(&maps, board.clone()));
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        let fleet = LiveFleet::new(&Arc::new(transport), &maps, &caches, &clock, Arc::default(), board.clone());
+        let fleet = fleet(client, &maps, &board);
 
         let id = WorkloadId { kind: "Agent", key: Key::new("ns", "a") };
         assert_eq!(fleet.view(&id).map(drop), Err(ViewError::Gone));
