@@ -24,6 +24,8 @@ pub const BUDGET_SPENT: &str = "BudgetSpent";
 pub const PRICE_MISSING: &str = "PriceMissing";
 /// The prices of the models have several currencies.
 pub const MIXED_CURRENCIES: &str = "MixedCurrencies";
+/// The prices of the models are longer than gateways read.
+pub const TOO_MANY_PRICES: &str = "TooManyPrices";
 /// Tokens of today are left.
 pub const WITHIN_BUDGET: &str = "WithinBudget";
 /// The web search is left out, as no search service is set.

@@ -136,6 +136,7 @@ fn not_found(kind: &str, name: &str) -> PriceProblem {
     PriceProblem { reason: reason::PRICE_MISSING, message }
 }
 
+/// Returns the prices of models.
 fn prices_of(models: &[CalledModel]) -> Result<Option<ModelPrices>, PriceProblem> {
     let mut currency: Option<&str> = None;
     let mut priced: Vec<(String, [u64; 4])> = Vec::new();
@@ -157,7 +158,15 @@ fn prices_of(models: &[CalledModel]) -> Result<Option<ModelPrices>, PriceProblem
             priced.push((name, prices));
         }
     }
-    Ok(currency.and_then(|currency| ModelPrices::new(currency, priced)))
+    let prices = currency.and_then(|currency| ModelPrices::new(currency, priced));
+    let (length, most) = (prices.as_ref().map_or(0, |prices| prices.to_string().len()), ModelPrices::MAX_TEXT);
+    if length > most {
+        let message = format!(
+            "the prices of its models take {length} bytes, but costPerDay needs at most {most}: let it call fewer models"
+        );
+        return Err(PriceProblem { reason: reason::TOO_MANY_PRICES, message });
+    }
+    Ok(prices)
 }
 
 #[cfg(test)]
@@ -207,6 +216,19 @@ mod tests {
             let problem = PriceProblem { reason, message: message.to_owned() };
             assert_eq!(prices_of(&[first(), other]), Err(problem));
         }
+    }
+
+    #[test]
+    fn prices_that_gateways_would_not_read_are_a_problem() {
+        let models = |count: u8| -> Vec<CalledModel> {
+            (0..count).map(|at| called("openai", &format!("{at:0>253}"), Some(("EUR", "3")))).collect()
+        };
+        let text = prices_of(&models(27)).unwrap().unwrap().to_string();
+        assert!(ModelPrices::read(&text).is_some(), "{} bytes", text.len());
+        let problem = prices_of(&models(28)).unwrap_err();
+        let message =
+            "the prices of its models take 8263 bytes, but costPerDay needs at most 8192: let it call fewer models";
+        assert_eq!((problem.reason, problem.message.as_str()), ("TooManyPrices", message));
     }
 
     /// Returns a reader of caches with the PluginConfig `p` of type openai and the Models `one`, with `two` as its fallback, `two` and
