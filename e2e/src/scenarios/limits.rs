@@ -187,6 +187,19 @@ async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_
     ns.until(AGENT, "dear", EFFECTIVE, "says that its budget is spent", is_spent).await?;
     ns.edit(AGENT, "dear", json!({"spec": {"limits": limits("999999")}})).await?;
     await_answer(&ns, &gateway).await?;
+
+    ns.edit(MODEL, "echo", json!({"spec": {"price": null}})).await?;
+    let holds = |it: &Object| {
+        let condition = it.condition("WithinLimits");
+        condition.contains("model \"echo\" has no spec.price") && condition.contains("the last prices hold")
+    };
+    ns.until(AGENT, "dear", EFFECTIVE, "says that the last prices hold", holds).await?;
+    ns.edit(AGENT, "dear", json!({"spec": {"limits": limits("0.01")}})).await?;
+    poll(EFFECTIVE, "a refusal by the last prices", || async {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", HI).await?;
+        Ok((answer.status == 429 && answer.text.contains("may cost 0.01 EUR a day")).then_some(()))
+    })
+    .await?;
     ensure!(ns.pod_uids("dear").await? == pods, "neither limits nor prices replace Pods");
     Ok(())
 }

@@ -13,6 +13,7 @@ mod demand;
 mod fallback;
 mod fleet;
 mod gateways;
+mod kind_fleet;
 mod live;
 mod metrics;
 mod run;
