@@ -14,9 +14,9 @@ use meta::{Key, condition_type};
 
 use super::{
     budget::{self, BudgetNote, ReportedTokens},
+    changed_workloads::{ChangedWorkloads, concerns_scaling},
     cost::{self, PricedKind},
     fleet::{ScalingStatus, WorkloadId, WorkloadView},
-    live::{ChangedWorkloads, concerns_scaling},
     status,
 };
 

@@ -1,11 +1,6 @@
 //! Port of the scaler on the cluster itself: reads the informer caches, writes through the API.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, fmt, net::SocketAddr, sync::Arc};
 
 use actions::{
     ports::{CacheReader, CachedChild, ChildKind, WorkloadPod},
@@ -18,11 +13,11 @@ use cluster::{
 };
 use crds::{Agent, Flow, FlowSet, GROUP, KINDS, RefKind, Tool};
 use machine::{ApiError, Clock};
-use meta::{Key, PhasedObject as _};
-use tokio::sync::Notify;
+use meta::Key;
 
 use super::{
     budget::ReportedTokens,
+    changed_workloads::ChangedWorkloads,
     fallback::FallbackConditions,
     fleet::{ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView},
     gateways::ModelCounts,
@@ -162,38 +157,6 @@ impl WorkloadFleet for LiveFleet {
             None => Ok(()),
         }
     }
-}
-
-/// Workloads that changed since the last call of `drain`.
-#[derive(Debug, Default)]
-pub(super) struct ChangedWorkloads {
-    ids: Mutex<HashSet<WorkloadId>>,
-    added: Notify,
-}
-
-impl ChangedWorkloads {
-    /// Adds a workload.
-    pub(super) fn add(&self, id: WorkloadId) {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
-        self.added.notify_one();
-    }
-
-    async fn drain(&self) -> Vec<WorkloadId> {
-        loop {
-            let taken = std::mem::take(&mut *self.ids.lock().unwrap_or_else(PoisonError::into_inner));
-            if !taken.is_empty() {
-                return taken.into_iter().collect();
-            }
-            self.added.notified().await;
-        }
-    }
-}
-
-/// Reports whether a change of a workload concerns the scaler: its identity or spec is new, and it has scaling or had.
-pub(super) fn concerns_scaling<K: WorkloadKind>(change: &Change<K>) -> bool {
-    let of = |cr: &Option<Arc<K>>| cr.as_ref().map(|cr| (cr.uid().to_owned(), cr.generation(), cr.is_deleting()));
-    let scaled = |cr: &Option<Arc<K>>| cr.as_ref().is_some_and(|cr| cr.scaling().is_some());
-    of(&change.old) != of(&change.new) && (scaled(&change.old) || scaled(&change.new))
 }
 
 /// Reports whether a change of a Deployment concerns the scaler: it is new, or its number of Pods or the owners of that changed.
