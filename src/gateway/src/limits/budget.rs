@@ -138,7 +138,7 @@ impl RateLimiter {
             user @ ClientId::User(_) => Some((LimitKey::Caller(user), own)),
             ClientId::Address(_) => None,
         });
-        let mut table = self.spending();
+        let mut table = self.spending_from(now);
         let (spending, room) = table.of_day(workload, totals.day);
         let version = || self.next_version();
         let all =
@@ -161,7 +161,7 @@ impl RateLimiter {
         if tokens == 0 || (all.is_none() && own.is_none()) {
             return;
         }
-        let mut table = self.spending();
+        let mut table = self.spending_from(now);
         let (spending, room) = table.of_day(workload, now.day());
         for key in all.into_iter().chain(own) {
             spending.add(key, self.instance, tokens, room, || self.next_version());
@@ -175,12 +175,19 @@ impl RateLimiter {
 
     /// Takes over cells of another gateway. Those of this one are known, and those of another day are left out.
     pub(super) fn merge_spent(&self, cells: &[SpentCell], now: LimitTime) {
-        let mut table = self.spending();
+        let mut table = self.spending_from(now);
         for cell in cells.iter().filter(|cell| cell.instance != self.instance && cell.day == now.day()) {
             let Some(key) = LimitKey::read(&cell.key) else { continue };
             let (spending, room) = table.of_day(&cell.workload, cell.day);
             spending.merge(key, cell.instance, cell.tokens, room, || self.next_version());
         }
+    }
+
+    /// Locks the spending for a change, without the days that are over.
+    fn spending_from(&self, now: LimitTime) -> MutexGuard<'_, SpendingTable> {
+        let mut table = self.spending();
+        table.sweep(now.day());
+        table
     }
 
     pub(super) fn spending(&self) -> MutexGuard<'_, SpendingTable> {

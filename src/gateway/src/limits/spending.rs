@@ -1,12 +1,13 @@
-//! Tokens that workloads and their callers have used today, in cells that only grow.
+//! Tokens that workloads and their callers have used on a day, in cells that only grow.
 //!
 //! A cell has what one process has counted: a run of a Pod, which reports its totals, or a gateway, which counts responses without them.
 //! Of two versions of a cell the larger one counts, and a sum is that of its cells. So reports may come twice, late, in any order, or by
-//! way of another gateway.
+//! way of another gateway. Each day has its own cells: what comes late for yesterday, or early from a gateway whose clock is ahead, touches
+//! those of no other day.
 //!
 //! The reports are the workload's own. What it forges concerns its own cells alone, for which it has a room that others do not share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::report::{LimitKey, SpentCell};
 
@@ -19,16 +20,18 @@ const MAX_RUNS: usize = 256;
 /// Most cells of a sum with those that other gateways know.
 const MAX_MERGED: usize = 4 * MAX_RUNS;
 
-/// Spending of all workloads.
+/// Spending of all workloads, by days.
 #[derive(Debug, Default)]
-pub(super) struct SpendingTable(HashMap<Box<str>, WorkloadSpending>);
+pub(super) struct SpendingTable(BTreeMap<i64, DaySpending>);
+
+/// Spending of all workloads on one day.
+type DaySpending = HashMap<Box<str>, WorkloadSpending>;
 
 /// Spending of a workload on one day.
 ///
 /// Invariant: `cells` is the number of cells of all sums.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct WorkloadSpending {
-    day: i64,
     cells: usize,
     sums: HashMap<LimitKey, SpentSum>,
 }
@@ -44,32 +47,29 @@ struct SpentSum {
 }
 
 impl SpendingTable {
-    /// Returns the spending of a workload, and its room for cells.
+    /// Returns the spending of a workload on a day, and its room for cells.
     pub(super) fn of_day(&mut self, workload: &str, day: i64) -> (&mut WorkloadSpending, usize) {
-        let room = (MAX_CELLS / (self.0.len() + 1)).max(MIN_ROOM);
-        let spending = self.0.entry(workload.into()).or_insert_with(|| WorkloadSpending::new(day));
-        if spending.day < day {
-            *spending = WorkloadSpending::new(day);
-        }
-        (spending, room)
+        let spending = self.0.entry(day).or_default();
+        let room = (MAX_CELLS / (spending.len() + 1)).max(MIN_ROOM);
+        (spending.entry(workload.into()).or_default(), room)
     }
 
     /// Returns the tokens that were used on this day.
     pub(super) fn spent(&self, workload: &str, key: &LimitKey, day: i64) -> u64 {
-        let today = self.0.get(workload).filter(|spending| spending.day >= day);
-        today.map_or(0, |spending| spending.spent(key))
+        self.0.get(&day).and_then(|spending| spending.get(workload)).map_or(0, |spending| spending.spent(key))
     }
 
     /// Returns the cells of each sum that changed after this version, with the version of its last change.
     pub(super) fn changed_after(&self, version: u64) -> impl Iterator<Item = (u64, Vec<SpentCell>)> {
-        self.0.iter().flat_map(move |(workload, spending)| {
+        let workloads = self.0.iter().flat_map(|(day, spending)| spending.iter().map(move |of| (*day, of)));
+        workloads.flat_map(move |(day, (workload, spending))| {
             let changed = spending.sums.iter().filter(move |(_, sum)| sum.changed > version);
             changed.map(move |(key, sum)| {
                 let cell = |(instance, tokens): (&u64, &u64)| SpentCell {
                     workload: workload.to_string(),
                     key: key.text(),
                     instance: *instance,
-                    day: spending.day,
+                    day,
                     tokens: *tokens,
                 };
                 (sum.changed, sum.cells.iter().map(cell).collect())
@@ -79,15 +79,11 @@ impl SpendingTable {
 
     /// Forgets the days before this one.
     pub(super) fn sweep(&mut self, day: i64) {
-        self.0.retain(|_, spending| spending.day >= day);
+        self.0.retain(|kept, _| *kept >= day);
     }
 }
 
 impl WorkloadSpending {
-    fn new(day: i64) -> Self {
-        Self { day, cells: 0, sums: HashMap::new() }
-    }
-
     /// Takes over the total of a run of a Pod. Returns false if there is no room for it.
     pub(super) fn take_total(
         &mut self,
@@ -156,8 +152,6 @@ impl WorkloadSpending {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -213,6 +207,20 @@ mod tests {
         assert_eq!(table.spent(NAME, &LimitKey::All, DAY + 1), 5);
         table.sweep(DAY + 2);
         assert!(table.0.is_empty());
+    }
+
+    #[test]
+    fn what_comes_late_for_yesterday_uses_up_nothing_of_today() {
+        let mut table = SpendingTable::default();
+        // Another request has begun the day meanwhile.
+        table.of_day(NAME, DAY + 1);
+        assert!(total(&mut table, LimitKey::All, 1, 1000));
+        assert_eq!(table.spent(NAME, &LimitKey::All, DAY + 1), 0);
+        let (spending, room) = table.of_day(NAME, DAY + 1);
+        assert!(spending.take_total(LimitKey::All, 1, 7, room, || 2));
+        assert_eq!(table.spent(NAME, &LimitKey::All, DAY + 1), 7, "that of the same run is not raised by yesterday's");
+        table.sweep(DAY + 1);
+        assert_eq!(table.0.len(), 1);
     }
 
     #[test]
