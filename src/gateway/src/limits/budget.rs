@@ -139,11 +139,10 @@ impl RateLimiter {
             ClientId::Address(_) => None,
         });
         let mut table = self.spending_from(now);
-        let (spending, room) = table.of_day(workload, totals.day);
+        let mut spending = table.of_day(workload, totals.day);
         let version = || self.next_version();
-        let all =
-            budgets.per_workload.is_some() && spending.take_total(LimitKey::All, totals.run, totals.all, room, version);
-        let own = own.is_some_and(|(key, own)| spending.take_total(key, totals.run, own, room, version));
+        let all = budgets.per_workload.is_some() && spending.take_total(LimitKey::All, totals.run, totals.all, version);
+        let own = own.is_some_and(|(key, own)| spending.take_total(key, totals.run, own, version));
         TakenTotals { all, own }
     }
 
@@ -162,9 +161,9 @@ impl RateLimiter {
             return;
         }
         let mut table = self.spending_from(now);
-        let (spending, room) = table.of_day(workload, now.day());
+        let mut spending = table.of_day(workload, now.day());
         for key in all.into_iter().chain(own) {
-            spending.add(key, self.instance, tokens, room, || self.next_version());
+            spending.add(key, self.instance, tokens, || self.next_version());
         }
     }
 
@@ -178,8 +177,7 @@ impl RateLimiter {
         let mut table = self.spending_from(now);
         for cell in cells.iter().filter(|cell| cell.instance != self.instance && cell.day == now.day()) {
             let Some(key) = LimitKey::read(&cell.key) else { continue };
-            let (spending, room) = table.of_day(&cell.workload, cell.day);
-            spending.merge(key, cell.instance, cell.tokens, room, || self.next_version());
+            table.of_day(&cell.workload, cell.day).merge(key, cell.instance, cell.tokens, || self.next_version());
         }
     }
 
