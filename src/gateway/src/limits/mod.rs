@@ -291,9 +291,9 @@ impl RateLimiter {
                 }
             }
         }
-        let spent = self.spending();
-        changed.extend(spent.changed_after(head.after).map(|(version, cells)| (version, ReportedCells::Spent(cells))));
-        drop(spent);
+        // If there are more, these are more than fit, so that the last ones are left out below.
+        let spent = self.spending().changed_after(head.after, MAX_REPORTED);
+        changed.extend(spent.into_iter().map(|(version, cells)| (version, ReportedCells::Spent(cells))));
         let more = changed.iter().map(|(_, cells)| cells.len()).sum::<usize>() > MAX_REPORTED;
         if more {
             changed.sort_unstable_by_key(|(version, _)| *version);

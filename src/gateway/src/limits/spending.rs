@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::report::{LimitKey, SpentCell};
 
-/// Most cells of all workloads: less than 64 MiB, of callers with the longest names too (less than 700 bytes for each).
+/// Most cells of all workloads: less than 64 MiB, with names of 300 bytes too (less than 700 bytes for each).
 ///
 /// Each sum counts as one, as the cell of this gateway in it always has room; so do the cells that others have counted.
 const MAX_CELLS: usize = 80_000;
@@ -42,6 +42,8 @@ type DaySpending = HashMap<Box<str>, WorkloadSpending>;
 struct WorkloadSpending {
     cells: usize,
     sums: HashMap<LimitKey, SpentSum>,
+    /// Version of the last change of a sum.
+    changed: u64,
 }
 
 /// Spending of a workload on one day, for changes.
@@ -73,22 +75,29 @@ impl SpendingTable {
         self.days.get(&day).and_then(|spending| spending.get(workload)).map_or(0, |spending| spending.spent(key))
     }
 
-    /// Returns the cells of each sum that changed after this version, with the version of its last change.
-    pub(super) fn changed_after(&self, version: u64) -> impl Iterator<Item = (u64, Vec<SpentCell>)> {
-        let workloads = self.days.iter().flat_map(|(day, spending)| spending.iter().map(move |of| (*day, of)));
-        workloads.flat_map(move |(day, (workload, spending))| {
-            let changed = spending.sums.iter().filter(move |(_, sum)| sum.changed > version);
-            changed.map(move |(key, sum)| {
-                let cell = |(instance, tokens): (&u64, &u64)| SpentCell {
-                    workload: workload.to_string(),
-                    key: key.text(),
-                    instance: *instance,
-                    day,
-                    tokens: *tokens,
-                };
-                (sum.changed, sum.cells.iter().map(cell).collect())
-            })
-        })
+    /// Returns the cells of the sums that changed after this version, with the version of the last change of each, the oldest first. Once
+    /// they are more than `most`, later ones are left out: nothing is copied for them, nor searched where nothing has changed.
+    pub(super) fn changed_after(&self, version: u64, most: usize) -> Vec<(u64, Vec<SpentCell>)> {
+        let mut changed: Vec<ChangedSum<'_>> = Vec::new();
+        for (day, spending) in &self.days {
+            for (workload, spending) in spending.iter().filter(|(_, spending)| spending.changed > version) {
+                let sums = spending.sums.iter().filter(|(_, sum)| sum.changed > version);
+                changed.extend(sums.map(|(key, sum)| ChangedSum { day: *day, workload, key, sum }));
+            }
+        }
+        // Each sum has a cell at least.
+        if changed.len() > most + 1 {
+            changed.select_nth_unstable_by_key(most, |of| of.sum.changed);
+            changed.truncate(most + 1);
+        }
+        changed.sort_unstable_by_key(|of| of.sum.changed);
+        let mut cells = 0;
+        let begins_within = |of: &ChangedSum<'_>| {
+            let begins_within = cells <= most;
+            cells += of.sum.cells.len();
+            begins_within
+        };
+        changed.into_iter().take_while(begins_within).map(|of| (of.sum.changed, of.cells())).collect()
     }
 
     /// Forgets the days before this one.
@@ -96,6 +105,28 @@ impl SpendingTable {
         while let Some(oldest) = self.days.first_entry().filter(|oldest| *oldest.key() < day) {
             self.cells -= oldest.remove().values().map(|spending| spending.cells).sum::<usize>();
         }
+    }
+}
+
+/// Sum that is reported to other gateways.
+struct ChangedSum<'a> {
+    day: i64,
+    workload: &'a str,
+    key: &'a LimitKey,
+    sum: &'a SpentSum,
+}
+
+impl ChangedSum<'_> {
+    /// Returns its cells as they are in a report.
+    fn cells(&self) -> Vec<SpentCell> {
+        let cell = |(instance, tokens): (&u64, &u64)| SpentCell {
+            workload: self.workload.to_owned(),
+            key: self.key.text(),
+            instance: *instance,
+            day: self.day,
+            tokens: *tokens,
+        };
+        self.sum.cells.iter().map(cell).collect()
     }
 }
 
@@ -121,9 +152,8 @@ impl OpenSpending<'_> {
     pub(super) fn add(&mut self, key: LimitKey, own: u64, tokens: u64, version: impl FnOnce() -> u64) {
         let has_sum = is_shared(&key) || self.workload.sums.contains_key(&key) || self.has_room(&key, 1);
         let key = if has_sum { key } else { LimitKey::Rest };
-        let sum = self.sum(key);
-        let known = sum.cells.get(&own).copied().unwrap_or_default();
-        sum.raise(own, known.saturating_add(tokens), version);
+        let known = self.sum(key.clone()).cells.get(&own).copied().unwrap_or_default();
+        self.raise(key, own, known.saturating_add(tokens), version);
     }
 
     /// Takes over a cell that another gateway knows. One without room is left out.
@@ -153,13 +183,25 @@ impl OpenSpending<'_> {
 
     /// Raises a cell that is not that of this gateway. Nothing makes no cell.
     fn raise_other(&mut self, key: LimitKey, instance: u64, tokens: u64, version: impl FnOnce() -> u64) {
-        if tokens == 0 {
-            return;
-        }
-        let sum = self.sum(key);
-        if sum.raise(instance, tokens, version) {
+        if tokens > 0 && self.raise(key, instance, tokens, version) {
             self.grow();
         }
+    }
+
+    /// Raises a cell. Returns true if it is new.
+    fn raise(&mut self, key: LimitKey, instance: u64, tokens: u64, version: impl FnOnce() -> u64) -> bool {
+        let sum = self.sum(key);
+        let before = sum.cells.len();
+        let known = sum.cells.entry(instance).or_default();
+        let more = tokens.saturating_sub(*known);
+        *known += more;
+        let is_new = sum.cells.len() > before;
+        if more > 0 {
+            sum.sum = sum.sum.saturating_add(more);
+            sum.changed = version();
+            self.workload.changed = sum.changed;
+        }
+        is_new
     }
 
     /// Returns the sum of a key, a new one if there is none.
@@ -173,21 +215,6 @@ impl OpenSpending<'_> {
     fn grow(&mut self) {
         self.workload.cells += 1;
         *self.cells += 1;
-    }
-}
-
-impl SpentSum {
-    /// Raises a cell. Returns true if it is new.
-    fn raise(&mut self, instance: u64, tokens: u64, version: impl FnOnce() -> u64) -> bool {
-        let before = self.cells.len();
-        let known = self.cells.entry(instance).or_default();
-        let more = tokens.saturating_sub(*known);
-        if more > 0 {
-            *known = tokens;
-            self.sum = self.sum.saturating_add(more);
-            self.changed = version();
-        }
-        self.cells.len() > before
     }
 }
 
@@ -324,10 +351,28 @@ mod tests {
     }
 
     #[test]
+    fn the_oldest_changes_are_reported_first_and_no_more_than_fit() {
+        let mut table = SpendingTable::default();
+        for (version, workload) in (1..=10).map(|version| (version, if version % 2 == 0 { "a" } else { "b" })) {
+            for run in 1..=2 {
+                table.of_day(workload, DAY).merge(caller(&version.to_string()), run, 5, || version);
+            }
+        }
+        let reported = |after: u64, most: usize| -> Vec<(u64, usize)> {
+            table.changed_after(after, most).into_iter().map(|(version, cells)| (version, cells.len())).collect()
+        };
+        assert_eq!(reported(0, 5), [(1, 2), (2, 2), (3, 2)], "one more than fit, so that it is known");
+        assert_eq!(reported(0, 4), [(1, 2), (2, 2), (3, 2)]);
+        assert_eq!(reported(2, 3), [(3, 2), (4, 2)]);
+        assert_eq!(reported(7, 100), [(8, 2), (9, 2), (10, 2)]);
+        assert!(reported(10, 100).is_empty());
+    }
+
+    #[test]
     fn nothing_makes_no_cell() {
         let mut table = SpendingTable::default();
         assert!(total(&mut table, LimitKey::All, 1, 0) && total(&mut table, caller("ada"), 1, 0));
         table.of_day(NAME, DAY).merge(LimitKey::All, 2, 0, || 1);
-        assert_eq!((table.cells, table.changed_after(0).count()), (0, 0));
+        assert_eq!((table.cells, table.changed_after(0, 9).len()), (0, 0));
     }
 }
