@@ -5,7 +5,7 @@ use http1::{HeadWriter, RequestHead, ResponseHead, is_lenient_match};
 use telemetry::{TRACEPARENT, TRACESTATE};
 
 use super::{
-    limits::{LimitTime, cost_name},
+    limits::LimitTime,
     path::Path,
     request::RequestContext,
     routes::Route,
@@ -79,7 +79,7 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, route: &Route, out: 
     }
     if let Some(cost) = &route.object.cost {
         let now = LimitTime::now(&shared.clock);
-        let left = shared.limits.left(&cost.budgets, &cost_name(name), || call.client(), now);
+        let left = shared.limits.left(&cost.budgets, &cost.name(name), || call.client(), now);
         writer = writer.field(LEFT_COST_HEADER, left.to_string()).field(PRICES_HEADER, cost.prices.to_string());
     }
     // If the address belongs to a Pod of another workload by now, its sidecar responds 421 to this name.

@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep};
 use super::{
     admission::{self, DEFAULT_TIMEOUT, SlotError},
     forward,
-    limits::{LimitTime, TakenTotals, cost_name},
+    limits::{LimitTime, TakenTotals},
     local_response::LocalResponse,
     metrics::RetryReason,
     object::RoutedKind,
@@ -245,7 +245,7 @@ impl RelayPolicy<'_> {
         if let Some(cost) = &route.object.cost
             && let Some(totals) = SpentTokens::read(report)
         {
-            let (name, now) = (cost_name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
+            let (name, now) = (cost.name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
             self.cost_totals = call.shared.limits.take_totals(&cost.budgets, &name, || call.client(), &totals, now);
         }
     }
@@ -286,7 +286,7 @@ impl RelayPolicy<'_> {
             let totals = UsageTotals { input, cache_read, cache_write, output, ..UsageTotals::default() };
             let model = usage.model.as_deref().unwrap_or_default();
             let spent = cost.prices.cost([(model, totals.priced())]);
-            let (name, now) = (cost_name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
+            let (name, now) = (cost.name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
             call.shared.limits.count_tokens(&cost.budgets, &name, || call.client(), (spent, self.cost_totals), now);
         }
     }

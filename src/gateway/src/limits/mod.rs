@@ -36,7 +36,6 @@ use tokio::sync::watch;
 pub use budget::TokenBudgets;
 pub(super) use budget::{BudgetRefusal, TakenTotals};
 pub use cost::CostBudgets;
-pub(super) use cost::cost_name;
 pub(super) use exchange::{MAX_REPORT, follow_gateways};
 pub(super) use refusal::{LimitPer, RateRefusal, form_at};
 pub(super) use report::LimitReport;

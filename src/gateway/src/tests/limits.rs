@@ -167,16 +167,44 @@ async fn a_pod_gets_to_know_what_is_left_and_not_by_the_client() {
     }
 }
 
+fn priced(budget: u64, prices: &str) -> Object {
+    let budgets = TokenBudgets { per_workload: Some(budget), per_caller: None };
+    let prices = crds::usage::ModelPrices::read(prices).unwrap();
+    Object { cost: Some(CostBudgets::new(budgets, prices)), ..object() }
+}
+
+#[tokio::test]
+async fn a_price_that_is_corrected_counts_for_the_whole_day() {
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
+    for (prices, left, spent) in [
+        ("EUR, p/m 10000000 0 0 0", 1000, 2000),
+        // The typo is corrected, and the Pod tells what its tokens cost at the new price.
+        ("EUR, p/m 1000000 0 0 0", 1000, 200),
+        ("EUR, p/m 1000000 0 0 0", 800, 210),
+        ("USD, p/m 2000000 0 0 0", 1000, 420),
+        ("EUR, p/m 1000000 0 0 0", 790, 210),
+    ] {
+        gateway.object(Some(priced(1000, prices)));
+        let mut client = gateway.send(GET).await;
+        let (mut io, head) = pod.next().await;
+        assert_eq!(field(&head, "x-recif-left-cost"), Some(&*format!("day={today}, all={left}")), "{head}");
+        let total = format!("close\r\nx-recif-cost: day={today}, run=\"5\", all={spent}");
+        io.write_all(&with_header("Connection", &total)).await.unwrap();
+        whole(&mut client).await;
+    }
+    gateway.object(Some(priced(1000, "EUR, p/m 10000000 0 0 0")));
+    let refused = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
+    assert!(refused.contains("x-recif-reason: budget\r\n"), "{refused}");
+}
+
 #[tokio::test]
 async fn cost_counts_by_the_prices_that_each_request_takes_to_its_pod() {
     let mut pod = TestPod::start().await;
     let gateway = TestGateway::start(&[], &[pod.address]).await;
     let prices = "EUR, openai/gpt-5 1000000 0 0 2000000";
-    let cost = CostBudgets {
-        budgets: TokenBudgets { per_workload: Some(2_000_000), per_caller: None },
-        prices: crds::usage::ModelPrices::read(prices).unwrap(),
-    };
-    gateway.object(Some(Object { cost: Some(cost), ..object() }));
+    gateway.object(Some(priced(2_000_000, prices)));
     let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
     let total = format!("close\r\nx-recif-cost: day={today}, run=\"5\", all=1999999");
     for (left, counts) in [
