@@ -99,10 +99,7 @@ pub(super) fn write_response_head(
     out.reserve(head.bytes.len() + 32);
     let writer = HeadWriter::response(head, request.version, out).with_trailers(request.takes_trailers());
     let mut writer = writer.copy(head.bytes, head.fields, |name| {
-        name.eq_ignore_ascii_case(b"x-recif-load")
-            || name.eq_ignore_ascii_case(SPENT_HEADER.as_bytes())
-            || name.eq_ignore_ascii_case(COST_HEADER.as_bytes())
-            || (pod.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()))
+        is_for_gateway(name) || (pod.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()))
     });
     if head.is_interim() {
         return writer.end();
@@ -115,11 +112,27 @@ pub(super) fn write_response_head(
     writer.end_response(head, request.version, close);
 }
 
+/// Reports whether a name begins so, in any case of its letters.
+fn begins(name: &[u8], start: &[u8]) -> bool {
+    name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
+}
+
+/// Reports whether a name is one of ours.
+pub(super) fn is_ours(name: &[u8]) -> bool {
+    begins(name, b"x-recif-")
+}
+
+/// Reports whether a header field of a response is for the gateway alone.
+fn is_for_gateway(name: &[u8]) -> bool {
+    // Most names need no further comparison.
+    is_ours(name)
+        && ["x-recif-load", SPENT_HEADER, COST_HEADER].iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
 /// Reports whether a name from a client is reserved for the gateway.
 fn is_reserved_name(name: &[u8]) -> bool {
-    let begins = |start: &[u8]| name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start));
-    begins(b"x-recif-")
-        || (begins(b"x-forwarded-")
+    is_ours(name)
+        || (begins(name, b"x-forwarded-")
             && [&b"x-forwarded-for"[..], b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-prefix"]
                 .iter()
                 .any(|ours| name.eq_ignore_ascii_case(ours)))
@@ -156,6 +169,17 @@ mod tests {
         }
         for other in ["x-recife", "x-forwarded-port", "x-forwarded-forx", "x"] {
             assert!(!is_reserved_name(other.as_bytes()), "{other}");
+        }
+        for (name, expected) in [
+            ("X-Recif-Load", true),
+            ("x-recif-spent", true),
+            ("X-RECIF-COST", true),
+            ("x-recif-usage", false),
+            ("x-recif-costs", false),
+            ("x-recif", false),
+            ("content-type", false),
+        ] {
+            assert_eq!(is_for_gateway(name.as_bytes()), expected, "{name}");
         }
     }
 }

@@ -329,10 +329,14 @@ impl ResponsePolicy for RelayPolicy<'_> {
             let after = arrived.elapsed();
             shared.metrics.answered(self.route.workload.kind, &self.route.meter, head.status, after);
             record.answered(head, self.pod.address, after);
-            if let Some(report) = head.fields.values(head.bytes, SPENT_HEADER).next() {
+            if self.route.object.budgets.is_some()
+                && let Some(report) = head.fields.values(head.bytes, SPENT_HEADER).next()
+            {
                 self.take_totals(report);
             }
-            if let Some(report) = head.fields.values(head.bytes, COST_HEADER).next() {
+            if self.route.object.cost.is_some()
+                && let Some(report) = head.fields.values(head.bytes, COST_HEADER).next()
+            {
                 self.take_cost(report);
             }
             if let Some(report) = head.fields.values(head.bytes, USAGE_HEADER).next() {
@@ -357,6 +361,9 @@ impl ResponsePolicy for RelayPolicy<'_> {
     }
 
     fn trailer(&mut self, name: &[u8], value: &[u8]) -> bool {
+        if !forward::is_ours(name) {
+            return true;
+        }
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let [is_usage, is_total, is_cost] = [USAGE_HEADER, SPENT_HEADER, COST_HEADER].map(is);
         if is_usage {

@@ -253,6 +253,19 @@ async fn the_totals_of_a_pod_are_those_of_the_day_and_no_client_gets_them() {
 }
 
 #[tokio::test]
+async fn without_a_budget_totals_are_not_taken_and_no_client_gets_them_either() {
+    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
+    let totals =
+        format!("close\r\nX-Recif-Spent: day={today}, run=\"5\", all=9\r\nX-Recif-Cost: day={today}, run=\"5\", all=9");
+    let gateway = TestGateway::start(&[], &[pod_that_sends(with_header("Connection", &totals)).await]).await;
+    let answer = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!((field(&answer, "x-recif-spent"), field(&answer, "x-recif-cost")), (None, None), "{answer}");
+    let now = crate::limits::LimitTime::now(&gateway.shared.clock);
+    assert_eq!(gateway.shared.limits.spent_today("agent/ns/a", now), 0);
+}
+
+#[tokio::test]
 async fn a_stream_that_its_client_leaves_is_counted_by_the_next_response() {
     let mut pod = TestPod::start().await;
     let gateway = TestGateway::start(&[], &[pod.address]).await;
