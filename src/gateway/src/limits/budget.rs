@@ -172,10 +172,12 @@ impl RateLimiter {
         self.spending().spent(workload, &LimitKey::All, now.day())
     }
 
-    /// Takes over cells of another gateway. Those of this one are known, and those of another day are left out.
+    /// Takes over cells of another gateway. Those of this one are known, and those of another day are left out, but for the next one: the
+    /// other gateway, whose clock may be ahead at midnight, sends them only once.
     pub(super) fn merge_spent(&self, cells: &[SpentCell], now: LimitTime) {
         let mut table = self.spending_from(now);
-        for cell in cells.iter().filter(|cell| cell.instance != self.instance && cell.day == now.day()) {
+        let days = now.day()..=now.day().saturating_add(1);
+        for cell in cells.iter().filter(|cell| cell.instance != self.instance && days.contains(&cell.day)) {
             let Some(key) = LimitKey::read(&cell.key) else { continue };
             table.of_day(&cell.workload, cell.day).merge(key, cell.instance, cell.tokens, || self.next_version());
         }
@@ -268,6 +270,25 @@ mod tests {
         assert!(gateway.check_budgets(&BUDGETS, NAME, || address, NOW).is_err(), "its own tokens are counted here");
         assert_eq!(take(SpentTokens { day: NOW.day() + 1, ..total(999, None) }, &ada), TakenTotals::default());
         assert_eq!(gateway.spent_today(NAME, NOW), 50, "that of another day");
+    }
+
+    #[test]
+    fn what_a_gateway_whose_clock_is_ahead_has_counted_is_known_once_the_day_begins() {
+        let (behind, ahead) = (RateLimiter::default(), RateLimiter::default());
+        let address = SocketAddr::from(([10, 0, 0, 2], 8081));
+        behind.list(&[address]);
+        let ask = |now: LimitTime| {
+            let answer = ahead.answer(&behind.question(address, now), TOMORROW);
+            behind.take_answer(address, &answer, now);
+            answer.spent.len()
+        };
+        ask(NOW);
+        count(&behind, "ada", 7);
+        ahead.count_tokens(&BUDGETS, NAME, || user("ada"), (61, TakenTotals::default()), TOMORROW);
+        assert_eq!(ask(NOW), 2, "that of all, and that of the caller");
+        assert_eq!((behind.spent_today(NAME, NOW), behind.spent_today(NAME, TOMORROW)), (7, 61));
+        assert_eq!(ask(TOMORROW), 0, "nothing is sent again");
+        assert_eq!(refused(&behind, "ada", TOMORROW), Some(LimitPer::Caller));
     }
 
     #[test]
