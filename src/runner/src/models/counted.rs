@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use crds::provider::OLLAMA;
-use crds::usage::{LATENCY_BUCKETS, Purpose, UsageKey, UsageTotals, cut_name, hour_of, latency_bucket};
+use crds::usage::{LATENCY_BUCKETS, Purpose, UsageKey, UsageTotals, cut_name, hour_of, latency_bucket, priced_name};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use jiff::Timestamp;
@@ -216,7 +216,8 @@ impl Drop for CallRecord {
             model: cut_name(&self.id).to_owned(),
             purpose: self.account.purpose(),
         };
-        self.account.add(&self.name, &totals);
+        // Gateways find the price of the response by this name: a configured one may be another name of the provider.
+        self.account.add(&priced_name(self.provider, &key.model).into(), &totals);
         self.ledger.count(&self.name, key, &totals);
         self.ledger.metrics().observe(&self.name, took);
     }

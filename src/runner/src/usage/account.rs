@@ -45,7 +45,7 @@ pub(crate) struct UsageAccount {
 #[derive(Debug, Default)]
 struct RequestSums {
     totals: UsageTotals,
-    /// Model of the first request to one, such as `openai/gpt-5`.
+    /// Model of the first request to one, such as `openai/gpt-5`, by the name that it has among prices.
     model: Option<Arc<str>>,
 }
 
@@ -115,7 +115,7 @@ impl UsageAccount {
         self.purpose
     }
 
-    /// Adds what a request to this model used.
+    /// Adds what a request to this model used, which has its name among prices.
     pub(crate) fn add(&self, model: &Arc<str>, totals: &UsageTotals) {
         let mut sums = self.sums();
         sums.totals = sums.totals.plus(totals);
