@@ -135,8 +135,7 @@ impl Default for RateLimiter {
 impl LimitTime {
     /// Returns the current time.
     pub(super) fn now(clock: &Clock) -> Self {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Self { unix: u64::try_from(since.as_millis()).unwrap_or(u64::MAX), up: clock.now() }
+        Self { unix: clock.unix(), up: clock.now() }
     }
 }
 

@@ -12,7 +12,6 @@ use crds::provider::OLLAMA;
 use crds::usage::{LATENCY_BUCKETS, Purpose, UsageKey, UsageTotals, cut_name, hour_of, latency_bucket, priced_name};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
@@ -22,7 +21,7 @@ use super::{
     request::request_bytes,
     title,
 };
-use crate::usage::{UsageAccount, UsageLedger};
+use crate::usage::{UsageAccount, UsageLedger, now_seconds};
 
 /// Model whose requests are counted.
 pub(super) struct CountedModel {
@@ -210,7 +209,7 @@ impl Drop for CallRecord {
         let totals =
             UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, latency };
         let key = UsageKey {
-            hour: hour_of(Timestamp::now().as_second()),
+            hour: hour_of(now_seconds()),
             caller: cut_name(self.account.caller()).to_owned(),
             provider: self.provider.to_owned(),
             model: cut_name(&self.id).to_owned(),

@@ -9,12 +9,12 @@ use crds::usage::{
     COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, LeftTokens, ModelPrices, PRICES_HEADER, Purpose, SPENT_HEADER,
     SpentTokens, USAGE_HEADER, UsageTotals, day_of,
 };
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     UsageLedger,
     budget::{BudgetEnd, RequestBudget},
+    now_seconds,
 };
 use crate::traces::TraceScope;
 
@@ -96,7 +96,7 @@ impl UsageAccount {
             (sums.model.clone(), sums.totals)
         };
         let used = (model.as_deref().unwrap_or_default(), &totals);
-        let now = Timestamp::now().as_second();
+        let now = now_seconds();
         self.budgets.iter().find_map(|budget| budget.end(&self.caller, used, now))
     }
 
@@ -146,7 +146,7 @@ impl UsageAccount {
     /// Returns what the process has counted today, for all callers and for that of the request, as headers: tokens, and their cost if the
     /// request has prices.
     pub(crate) fn total_headers(&self, ledger: &UsageLedger) -> Vec<(HeaderName, HeaderValue)> {
-        let (day, caller) = (day_of(Timestamp::now().as_second()), &self.caller);
+        let (day, caller) = (day_of(now_seconds()), &self.caller);
         let prices = self.budgets.iter().find_map(RequestBudget::prices);
         let cost = prices.map(|prices| ledger.cost(day, caller, prices));
         let header = |(name, total): (HeaderName, Option<SpentTokens>)| {
