@@ -1,5 +1,7 @@
 //! Rewrites heads for forwarding: the request head that a workload gets, and the response head that a client gets.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crds::usage::{COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER, SPENT_HEADER};
 use http1::{HeadWriter, RequestHead, ResponseHead, is_lenient_match};
 use telemetry::{TRACEPARENT, TRACESTATE};
@@ -7,6 +9,7 @@ use telemetry::{TRACEPARENT, TRACESTATE};
 use super::{
     limits::LimitTime,
     path::Path,
+    pod::UpstreamPod,
     request::RequestContext,
     routes::Route,
     sessions::{self, PodTag},
@@ -16,8 +19,8 @@ use super::{
 /// Header fields by which frameworks override the path or the method of a request.
 const REROUTES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-override"];
 
-/// Writes the request head that a Pod of the workload gets.
-pub(super) fn write_request_head(call: &RequestContext<'_>, route: &Route, out: &mut Vec<u8>) {
+/// Writes the request head that this Pod of the workload gets.
+pub(super) fn write_request_head(call: &RequestContext<'_>, route: &Route, pod: &UpstreamPod, out: &mut Vec<u8>) {
     let RequestContext { head, path, caller, peer, shared, session, token, record, .. } = call;
     // Reserves room for the added fields, so that the buffer grows once.
     out.reserve(head.bytes.len() + token.map_or(0, str::len) + 512);
@@ -73,13 +76,14 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, route: &Route, out: 
         writer = writer.field(identity::CALLER_HEADER, token);
     }
     let name = &route.workload.full_name;
+    let run = || Some(pod.run.load(Relaxed)).filter(|run| *run > 0);
     if let Some(budgets) = &route.object.budgets {
-        let left = shared.limits.left(budgets, name, || call.client(), LimitTime::now(&shared.clock));
+        let left = shared.limits.left(budgets, name, || call.client(), run(), LimitTime::now(&shared.clock));
         writer = writer.field(LEFT_HEADER, left.to_string());
     }
     if let Some(cost) = &route.object.cost {
         let now = LimitTime::now(&shared.clock);
-        let left = shared.limits.left(&cost.budgets, &cost.name(name), || call.client(), now);
+        let left = shared.limits.left(&cost.budgets, &cost.name(name), || call.client(), run(), now);
         writer = writer.field(LEFT_COST_HEADER, left.to_string()).field(PRICES_HEADER, cost.prices.to_string());
     }
     // If the address belongs to a Pod of another workload by now, its sidecar responds 421 to this name.

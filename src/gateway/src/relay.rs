@@ -91,7 +91,7 @@ pub(super) async fn relay<S: ClientStream>(
                     Err(_) => break Err(Unreachable),
                 },
             };
-            forward::write_request_head(call, &route, &mut upstream.outgoing);
+            forward::write_request_head(call, &route, &lease.pod, &mut upstream.outgoing);
             let policy = RelayPolicy {
                 call,
                 pod: &lease.pod,
@@ -245,6 +245,7 @@ impl RelayPolicy<'_> {
         if let Some(cost) = &route.object.cost
             && let Some(totals) = SpentTokens::read(report)
         {
+            self.pod.run.store(totals.run, Relaxed);
             let (name, now) = (cost.name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
             self.cost_totals = call.shared.limits.take_totals(&cost.budgets, &name, || call.client(), &totals, now);
         }
@@ -256,6 +257,7 @@ impl RelayPolicy<'_> {
         if let Some(budgets) = &route.object.budgets
             && let Some(totals) = SpentTokens::read(report)
         {
+            self.pod.run.store(totals.run, Relaxed);
             let (name, now) = (&route.workload.full_name, LimitTime::now(&call.shared.clock));
             self.totals = call.shared.limits.take_totals(budgets, name, || call.client(), &totals, now);
         }

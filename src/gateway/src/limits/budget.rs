@@ -10,6 +10,7 @@
 //! other gateways know. A gateway that restarts reads the sums from the others, and from the next response of each Pod.
 
 use std::{
+    fmt,
     sync::{MutexGuard, PoisonError},
     time::Duration,
 };
@@ -39,6 +40,29 @@ pub(crate) struct TakenTotals {
     pub(crate) all: bool,
     /// That of the caller of the request.
     pub(crate) own: bool,
+}
+
+/// Tokens that are left for a request which a Pod gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PodShare {
+    left: LeftTokens,
+    /// Totals of the Pod that are taken off already, if its run is known: what it has counted besides is not.
+    seen: Option<SpentTokens>,
+}
+
+/// Writes the header. Runners that do not know `seen` read the rest.
+impl fmt::Display for PodShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { left, seen } = self;
+        write!(f, "{left}")?;
+        if let Some(SpentTokens { run, all, own, .. }) = seen {
+            write!(f, ", run=\"{run}\", seen={all}")?;
+            if let Some(own) = own {
+                write!(f, ", seen-own={own}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Refusal of a request for which no tokens are left, or nothing of their cost.
@@ -103,21 +127,29 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Returns the tokens that are left for a request.
+    /// Returns the tokens that are left for a request, and those that the Pod which gets it has reported, by its run if that is known.
     pub(crate) fn left(
         &self,
         budgets: &TokenBudgets,
         workload: &str,
         caller: impl FnOnce() -> ClientId,
+        run: Option<u64>,
         now: LimitTime,
-    ) -> LeftTokens {
-        let (table, day) = (self.spending(), now.day());
+    ) -> PodShare {
+        let (mut table, day) = (self.spending(), now.day());
+        let own_key = budgets.per_caller.map(|_| LimitKey::Caller(caller()));
         let left = |budget: u64, key: &LimitKey| budget.saturating_sub(table.spent(workload, key, day));
-        LeftTokens {
-            day,
-            all: budgets.per_workload.map(|budget| left(budget, &LimitKey::All)),
-            own: budgets.per_caller.map(|budget| left(budget, &LimitKey::Caller(caller()))),
-        }
+        let all = budgets.per_workload.map(|budget| left(budget, &LimitKey::All));
+        let own = budgets.per_caller.zip(own_key.as_ref()).map(|(budget, key)| left(budget, key));
+        // The total of callers without a name is not taken.
+        let named = own_key.filter(|key| matches!(key, LimitKey::Caller(ClientId::User(_))));
+        let seen = run.and_then(|run| {
+            let spending = table.of_day(workload, day);
+            let all = budgets.per_workload.map_or(Some(0), |_| spending.seen(&LimitKey::All, run))?;
+            let own = named.and_then(|key| spending.seen(&key, run));
+            Some(SpentTokens { day, run, all, own })
+        });
+        PodShare { left: LeftTokens { day, all, own }, seen }
     }
 
     /// Takes over the totals of a run of a Pod, as its response to this caller reports them.
@@ -240,13 +272,14 @@ mod tests {
         let refusal = gateway.check_budgets(&BUDGETS, NAME, || user("cleo"), NOW).unwrap_err();
         assert_eq!((refusal.budget, refusal.wait), (100, 86_400_000 - 1000));
         assert_eq!(refused(&gateway, "ada", TOMORROW), None, "the next day begins");
-        let left = |name: &str, now: LimitTime| gateway.left(&BUDGETS, NAME, || user(name), now);
+        let left = |name: &str, now: LimitTime| gateway.left(&BUDGETS, NAME, || user(name), None, now).left;
         let (day, all) = (NOW.day(), Some(0));
         assert_eq!(left("ada", NOW), LeftTokens { day, all, own: Some(0) }, "not less than none");
         assert_eq!(left("ben", NOW), LeftTokens { day, all, own: Some(21) });
         assert_eq!(left("ben", TOMORROW), LeftTokens { day: day + 1, all: Some(100), own: Some(60) });
         let none = TokenBudgets { per_workload: None, ..BUDGETS };
-        assert_eq!(gateway.left(&none, NAME, || user("cleo"), NOW), LeftTokens { day, all: None, own: Some(60) });
+        let share = gateway.left(&none, NAME, || user("cleo"), None, NOW);
+        assert_eq!(share.left, LeftTokens { day, all: None, own: Some(60) });
     }
 
     #[test]
@@ -270,6 +303,30 @@ mod tests {
         assert!(gateway.check_budgets(&BUDGETS, NAME, || address, NOW).is_err(), "its own tokens are counted here");
         assert_eq!(take(SpentTokens { day: NOW.day() + 1, ..total(999, None) }, &ada), TakenTotals::default());
         assert_eq!(gateway.spent_today(NAME, NOW), 50, "that of another day");
+    }
+
+    #[test]
+    fn a_pod_gets_to_know_which_of_its_tokens_are_taken_off() {
+        let gateway = RateLimiter::default();
+        let seen = |name: &str, run: u64| {
+            let seen = gateway.left(&BUDGETS, NAME, || user(name), Some(run), NOW).seen.unwrap();
+            (seen.run, seen.all, seen.own)
+        };
+        assert_eq!(seen("ada", 5), (5, 0, Some(0)), "what it has counted is not known");
+        let totals = SpentTokens { day: NOW.day(), run: 5, all: 40, own: Some(30) };
+        gateway.take_totals(&BUDGETS, NAME, || user("ada"), &totals, NOW);
+        count(&gateway, "ada", 7);
+        assert_eq!((seen("ada", 5), seen("ben", 5)), ((5, 40, Some(30)), (5, 40, Some(0))));
+        assert_eq!(seen("ada", 6), (6, 0, Some(0)), "another Pod");
+        let share = gateway.left(&BUDGETS, NAME, || user("ada"), Some(5), NOW).to_string();
+        assert_eq!(share, "day=20784, all=53, own=23, run=\"5\", seen=40, seen-own=30");
+        let address = || ClientId::Address([192, 0, 2, 1].into());
+        assert_eq!(gateway.left(&BUDGETS, NAME, address, Some(5), NOW).seen.unwrap().own, None);
+        for run in 10..300 {
+            gateway.take_totals(&BUDGETS, NAME, || user("ada"), &SpentTokens { run, ..totals }, NOW);
+        }
+        let share = gateway.left(&BUDGETS, NAME, || user("ada"), Some(299), NOW);
+        assert_eq!(share.seen, None, "the gateways count what it uses");
     }
 
     #[test]

@@ -139,6 +139,12 @@ impl WorkloadSpending {
 }
 
 impl OpenSpending<'_> {
+    /// Returns what a sum has of a run of a Pod; `None`: there is no room for it.
+    pub(super) fn seen(&self, key: &LimitKey, run: u64) -> Option<u64> {
+        let cell = || self.workload.sums.get(key)?.cells.get(&run).copied();
+        self.fits(key, run, MAX_RUNS).then(|| cell().unwrap_or_default())
+    }
+
     /// Takes over the total of a run of a Pod. Returns false if there is no room for it.
     pub(super) fn take_total(&mut self, key: LimitKey, run: u64, total: u64, version: impl FnOnce() -> u64) -> bool {
         let fits = self.fits(&key, run, MAX_RUNS);

@@ -177,17 +177,17 @@ async fn a_price_that_is_corrected_counts_for_the_whole_day() {
     let mut pod = TestPod::start().await;
     let gateway = TestGateway::start(&[], &[pod.address]).await;
     for (prices, left, spent) in [
-        ("EUR, p/m 10000000 0 0 0", 1000, 2000),
+        ("EUR, p/m 10000000 0 0 0", "all=1000", 2000),
         // The typo is corrected, and the Pod tells what its tokens cost at the new price.
-        ("EUR, p/m 1000000 0 0 0", 1000, 200),
-        ("EUR, p/m 1000000 0 0 0", 800, 210),
-        ("USD, p/m 2000000 0 0 0", 1000, 420),
-        ("EUR, p/m 1000000 0 0 0", 790, 210),
+        ("EUR, p/m 1000000 0 0 0", "all=1000, run=\"5\", seen=0", 200),
+        ("EUR, p/m 1000000 0 0 0", "all=800, run=\"5\", seen=200", 210),
+        ("USD, p/m 2000000 0 0 0", "all=1000, run=\"5\", seen=0", 420),
+        ("EUR, p/m 1000000 0 0 0", "all=790, run=\"5\", seen=210", 210),
     ] {
         gateway.object(Some(priced(1000, prices)));
         let mut client = gateway.send(GET).await;
         let (mut io, head) = pod.next().await;
-        assert_eq!(field(&head, "x-recif-left-cost"), Some(&*format!("day={TODAY}, all={left}")), "{head}");
+        assert_eq!(field(&head, "x-recif-left-cost"), Some(&*format!("day={TODAY}, {left}")), "{head}");
         let total = format!("close\r\nx-recif-cost: day={TODAY}, run=\"5\", all={spent}");
         io.write_all(&with_header("Connection", &total)).await.unwrap();
         whole(&mut client).await;

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use crds::usage::{
-    COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, LeftTokens, ModelPrices, PRICES_HEADER, Purpose, SPENT_HEADER,
-    SpentTokens, USAGE_HEADER, UsageTotals, day_of,
+    COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, ModelPrices, PRICES_HEADER, Purpose, SPENT_HEADER, SpentTokens,
+    USAGE_HEADER, UsageTotals, day_of,
 };
 use serde_json::{Value, json};
 
 use super::{
     UsageLedger,
-    budget::{BudgetEnd, RequestBudget},
+    budget::{BudgetEnd, RequestBudget, read_left},
     now_seconds,
 };
 use crate::traces::TraceScope;
@@ -78,7 +78,7 @@ impl UsageAccount {
     /// Returns the same account with the budgets that the headers of the request name.
     pub(crate) fn with_budgets(self, headers: &HeaderMap, ledger: &UsageLedger) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let left = |name: &str| text(name).and_then(|left| LeftTokens::read(left.as_bytes()));
+        let left = |name: &str| text(name).and_then(read_left);
         let tokens = left(LEFT_HEADER).map(|left| RequestBudget::new(left, None, &self.caller, ledger));
         let cost = left(LEFT_COST_HEADER).zip(text(PRICES_HEADER).and_then(ModelPrices::read));
         let cost = cost.map(|(left, prices)| RequestBudget::new(left, Some(prices), &self.caller, ledger));
