@@ -7,7 +7,6 @@ use std::{
 
 use actions::workload::WorkloadKind;
 use cluster::Change;
-use meta::PhasedObject as _;
 use tokio::sync::Notify;
 
 use super::fleet::WorkloadId;

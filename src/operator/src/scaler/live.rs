@@ -2,10 +2,7 @@
 
 use std::{collections::HashMap, fmt, net::SocketAddr, sync::Arc};
 
-use actions::{
-    ports::{CacheReader, CachedChild, ChildKind, WorkloadPod},
-    workload::WorkloadKind,
-};
+use actions::ports::{CacheReader, CachedChild, ChildKind, WorkloadPod};
 use async_trait::async_trait;
 use cluster::{
     Change, ObjectMap, ScaleWriter, Transport, WatchHealth,
@@ -13,7 +10,7 @@ use cluster::{
 };
 use crds::{Agent, Flow, FlowSet, GROUP, KINDS, RefKind, Tool};
 use machine::{ApiError, Clock};
-use meta::Key;
+use meta::{Key, PhasedObject as _};
 
 use super::{
     budget::ReportedTokens,
