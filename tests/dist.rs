@@ -45,11 +45,14 @@ fn dist() -> Command {
     Command::new(root().join("hack/dist"))
 }
 
-/// Packs a program for these architectures, and returns the manifest for krew.
+/// Packs a program and those that `recif dev` starts for these architectures, and returns the manifest for krew.
 fn krew(folder: &Path, architectures: &[&str]) -> Value {
     for architecture in architectures {
         let recif = folder.join("program");
         program(&recif, &format!("echo of {architecture}"));
+        for beside in ["recif-proxy", "recif-runner"] {
+            program(&folder.join(beside), "true");
+        }
         successful(dist().arg("archive").arg(recif).arg(architecture).arg(folder));
     }
     serde_yaml::from_str(&successful(dist().arg("krew").arg(folder))).unwrap()
@@ -82,6 +85,9 @@ fn krew_finds_each_archive_by_its_digest_and_the_command_line_in_it() {
         successful(Command::new("tar").arg("-xzf").arg(folder.join(&file)).arg("-C").arg(&unpacked));
         let files: Vec<_> = platform["files"].as_sequence().unwrap().iter().map(|file| &file["from"]).collect();
         assert!(files.contains(&&platform["bin"]), "the program is not among what is installed");
+        for started in ["recif-proxy", "recif-runner"] {
+            assert!(files.iter().any(|file| file.as_str() == Some(started)), "recif dev starts {started}: {files:?}");
+        }
         assert!(files.iter().all(|file| unpacked.join(file.as_str().unwrap()).exists()), "{files:?}");
         let said = successful(&mut Command::new(unpacked.join(platform["bin"].as_str().unwrap())));
         assert_eq!(said, format!("of {architecture}\n"));
