@@ -122,6 +122,32 @@ fn what_an_architecture_needs_is_said_before_anything_is_built() {
 }
 
 #[test]
+fn programs_that_aslr_cannot_move_are_packed_nowhere() {
+    let judge = |program: &Path| {
+        let lines = "set -euo pipefail; HACK=$1; for file in \"$HACK\"/cluster.d/*.sh; do . \"$file\"; done; need_movable \"$2\"";
+        let mut bash = Command::new("bash");
+        bash.args(["-c", lines, "dist"]).arg(root().join("hack")).arg(program).output().unwrap()
+    };
+    for program in [env!("CARGO_BIN_EXE_recif"), env!("CARGO_BIN_EXE_recif-proxy"), env!("CARGO_BIN_EXE_recif-runner")]
+    {
+        let Output { status, stderr, .. } = judge(Path::new(program));
+        assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    }
+    // The header of an executable with fixed addresses.
+    let mut header = [0_u8; 64];
+    header[..4].copy_from_slice(b"\x7fELF");
+    header[16] = 2;
+    let fixed = folder("movable").join("fixed");
+    fs::write(&fixed, header).unwrap();
+    let Output { status, stderr, .. } = judge(&fixed);
+    let said = String::from_utf8(stderr).unwrap();
+    assert!(!status.success() && said.contains("fixed is not position-independent: "), "{said}");
+    for script in ["hack/images", "hack/dist"] {
+        assert!(read(script).contains("    need_movable "), "{script} does not judge what it packs");
+    }
+}
+
+#[test]
 fn images_are_of_the_version_and_no_stage_of_theirs_runs_anything() {
     let text = read("Dockerfile").replace("\\\n", "");
     assert!(text.contains(&format!("\nARG VERSION={VERSION}\n")), "ARG VERSION is not {VERSION}");
