@@ -1,10 +1,10 @@
-//! Checks what a release is made by: the manifest for krew, the Dockerfile, and the workflows.
+//! Checks what a release is made by: the manifest for krew, the Dockerfile, and the workflows; and which one an upgrade is tested from.
 
 #![allow(clippy::unwrap_used)]
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -179,6 +179,46 @@ fn images_have_no_api_server_of_their_own() {
         let others = builds.iter().filter(|line| !line.contains(" --no-default-features ")).count();
         assert!(builds.len() > with_local && others == with_local, "{script}: {builds:?}");
     }
+}
+
+#[test]
+fn an_upgrade_is_tested_from_the_last_release_or_from_the_commit_that_is_named() {
+    let named = read("hack/versions").lines().find_map(|line| line.strip_prefix("UPGRADE_FROM=").map(str::to_owned));
+    assert!(named.is_some_and(|commit| commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit())));
+
+    let folder = folder("upgrade");
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        git.current_dir(&folder).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@example.com"]).args(arguments);
+        successful(&mut git).trim().to_owned()
+    };
+    git(&["init", "-q"]);
+    let [first, second, third] = ["first", "second", "third"].map(|message| {
+        git(&["commit", "-q", "--allow-empty", "-m", message]);
+        git(&["rev-parse", "HEAD"])
+    });
+    fs::create_dir(folder.join("hack")).unwrap();
+    for file in ["upgrade", "path"] {
+        symlink(root().join("hack").join(file), folder.join("hack").join(file)).unwrap();
+    }
+    let versions = folder.join("hack/versions");
+    fs::write(&versions, format!("UPGRADE_FROM={first}\n")).unwrap();
+    let print =
+        |arguments: &[&str]| Command::new(folder.join("hack/upgrade")).arg("--print").args(arguments).output().unwrap();
+    let from = |arguments: &[&str]| String::from_utf8(print(arguments).stdout).unwrap().trim().to_owned();
+    assert_eq!(from(&[]), first, "there is no release");
+    git(&["tag", "v0.1.0", second.as_str()]);
+    assert_eq!(from(&[]), second);
+    git(&["tag", "v0.2.0"]);
+    assert_eq!(from(&[]), second, "v0.2.0 is this commit");
+    assert_eq!((from(&["v0.2.0"]), from(&[first.as_str()])), (third, first));
+
+    git(&["tag", "-d", "v0.1.0"]);
+    fs::write(&versions, format!("UPGRADE_FROM={}\n", "0".repeat(40))).unwrap();
+    let Output { status, stderr, .. } = print(&[]);
+    let said = String::from_utf8(stderr).unwrap();
+    assert!(status.code() == Some(1) && said.contains("git fetch --unshallow --tags"), "{said}");
 }
 
 /// Returns the name and the text of each workflow.
