@@ -180,10 +180,9 @@ fn prune(template: &mut Value, key: &str) {
     }
 }
 
-/// Reports what is different for an image that is not ours.
-pub(crate) fn tell_image(subject: &Subject<'_>, field: &str) {
-    subject.notes.change(
-        field,
-        "runs as uid 1000, restricted; podTemplate.spec.securityContext if the image needs its own user",
-    );
+/// Reports what is different for an image that is not ours; it is said of the object, as the image itself stays.
+pub(crate) fn tell_image(subject: &Subject<'_>) {
+    subject
+        .notes
+        .change("", "runs as uid 1000, restricted; podTemplate.spec.securityContext if the image needs its own user");
 }

@@ -131,7 +131,9 @@ fn what_passes_between_namespaces_and_from_the_caller_is_kept() {
     assert_eq!(servers[1]["forwardHeaders"], Value::Null, "another entry, because its headers are others");
     let losses: Vec<_> = lines(&imported).into_iter().filter(|line| line.starts_with("loss")).collect();
     let field = "spec.declarative.tools[1].mcpServer.allowedHeaders";
-    assert_eq!(losses, [format!("loss Agent n/boss {field}: header Cookie of the caller is not passed on")]);
+    let refused = "header Cookie of the caller is not passed on";
+    let signing_in = "callers sign in by X-Recif-Authorization, so that Authorization reaches the agent";
+    assert_eq!(losses, [format!("loss Agent n/boss {field}: {refused}; {signing_in}")]);
 }
 
 #[test]

@@ -165,7 +165,7 @@ fn runtime(subject: &Subject<'_>, spec: &Fields<'_>, kind: &str, ours: &mut Map<
             &spec.path("image"),
             "the image stays; without it Récif's runner answers, which calls tools and streams",
         );
-        overlay::tell_image(subject, &spec.path("image"));
+        overlay::tell_image(subject);
     }
     set(ours, "imagePullPolicy", env::pull_policy(subject, spec));
     set(ours, "replicas", env::replicas(subject, spec, "replicas", 10));

@@ -230,7 +230,10 @@ impl Settings {
     /// Copies a setting of the generation; kagent writes most numbers as texts.
     fn generation(&mut self, subject: &Subject<'_>, part: &Fields<'_>, key: &str) {
         let target = if key == "maxTokens" { "maxOutputTokens" } else { key };
-        let Some(value) = part.value(key) else { return };
+        let is_count = matches!(key, "maxTokens" | "maxOutputTokens" | "topK" | "candidateCount");
+        // What kagent leaves out of a request.
+        let is_unset = |value: &&Value| value.as_str() == Some("") || is_count && value.as_i64() == Some(0);
+        let Some(value) = part.value(key).filter(|value| !is_unset(value)) else { return };
         let ours = match key {
             "reasoningEffort" | "responseMimeType" => value.as_str().map(|text| json!(text)),
             "stopSequences" => Some(json!(part.texts(key))),
