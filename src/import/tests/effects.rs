@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 const KRYPTON: &str = "krypton.ai/v1alpha1";
 const KAGENT: &str = "kagent.dev/v1alpha2";
+const RECIF: &str = "agents.recif.dev/v1";
 const FIRST: &str = "kagent.dev/v1alpha1";
 
 #[test]
@@ -123,4 +124,84 @@ fn what_kagent_leaves_out_of_a_request_is_unset() {
     let imported = imported(&thing(KAGENT, "ModelConfig", "m", &json!({ "model": "m", "openAI": openai })));
     assert_eq!(object(&imported, "Model", "m")["spec"]["defaultConfig"], json!({ "topP": 0.5 }));
     assert_eq!(lines(&imported), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_pod_needs_and_is_not_there_is_reported() {
+    let secret = json!({ "secretKeyRef": { "name": "gone", "key": "k" } });
+    let side = json!({ "name": "side", "image": "x", "env": [{ "name": "A", "valueFrom": secret }] });
+    let deployment = json!({
+        "serviceAccountName": "robot",
+        "volumes": [
+            { "name": "v", "secret": { "secretName": "gone" } },
+            { "name": "w", "configMap": { "name": "texts" } },
+            { "name": "x", "configMap": { "name": "perhaps", "optional": true } },
+        ],
+        "extraContainers": [side],
+    });
+    let part = "todo Agent n/a spec.declarative.deployment";
+    assert_reported(
+        &agent("a", &json!({ "deployment": deployment })),
+        &[
+            &format!("{part}.serviceAccountName: ServiceAccount n/robot is not in the input"),
+            &format!("{part}.volumes[0]: Secret n/gone is not in the input"),
+            &format!("{part}.volumes[1]: ConfigMap n/texts is not in the input"),
+            &format!("{part}.extraContainers[0].env[0]: Secret n/gone is not in the input"),
+        ],
+    );
+    let found = lines(&imported(&agent("a", &json!({ "deployment": deployment }))));
+    assert!(!found.iter().any(|line| line.contains("perhaps")), "{found:#?}");
+    for (kind, mut spec) in [("Agent", json!({ "image": "own:1" })), ("Model", json!({}))] {
+        spec["serviceAccountName"] = json!("robot");
+        spec["source"] = json!({ "huggingface": "org/m", "file": "m.gguf" });
+        let start = format!("todo {kind} n/a spec.serviceAccountName: ServiceAccount n/robot is not in the input");
+        let found = lines(&imported(&thing(KRYPTON, kind, "a", &spec)));
+        assert!(found.iter().any(|line| line.starts_with(&start)), "{kind}: {found:#?}");
+    }
+}
+
+#[tokio::test]
+async fn upstream_defaults_and_limits_are_kept() {
+    let spec = json!({
+        "name": "A",
+        "framework": "adk",
+        "image": "corail:latest",
+        "envSecrets": [],
+        "evalSampleRate": 0,
+        "replicas": 12,
+        "env": [{ "name": "K", "valueFrom": { "secretKeyRef": { "name": "gone", "key": "k" } } }],
+    });
+    let tool = json!({ "name": "t", "type": "http", "endpoint": "http://x", "secretRef": "s", "timeout": 0 });
+    let text = [thing(RECIF, "Agent", "a", &spec), thing(RECIF, "Tool", "t", &tool)].join("\n---\n");
+    let imported = imported(&text);
+    let ours = object(&imported, "Agent", "a")["spec"].clone();
+    assert_eq!(ours["envFrom"], json!([{ "secretRef": { "name": "agent-env", "optional": true } }]));
+    assert_eq!((&ours["replicas"], &ours["strategy"]), (&json!(10), &json!("agent-react")));
+    assert_eq!(ours["env"].as_array().unwrap().len(), 1, "no rate of 0");
+    assert_eq!(object(&imported, "Tool", "t")["spec"]["timeout"], Value::Null);
+    assert_reported(
+        &text,
+        &[
+            "change Agent n/a: runs as uid 1000, restricted; podTemplate.spec.securityContext if the image needs its own user",
+            "loss Agent n/a spec.replicas: at most 10 Pods",
+            "todo Agent n/a spec.env[0]: Secret n/gone is not in the input",
+            "change Tool n/t spec.timeout: is the default now, 30 seconds",
+        ],
+    );
+    assert_eq!(refusals(&imported).await, Vec::<String>::new());
+}
+
+#[test]
+fn corail_is_told_by_the_last_part_of_an_image() {
+    for (image, expected) in [
+        ("corail", json!("agent-react")),
+        ("ghcr.io/x/corail@sha256:abc", json!("agent-react")),
+        ("host:5000/corail:1", json!("agent-react")),
+        ("ghcr.io/corail/other:1", Value::Null),
+        ("ghcr.io/x/corail-fork:1", Value::Null),
+    ] {
+        let spec = json!({ "name": "A", "framework": "adk", "image": image, "version": "1" });
+        let imported = imported(&thing(RECIF, "Agent", "a", &spec));
+        assert_eq!(object(&imported, "Agent", "a")["spec"]["strategy"], expected, "{image}");
+    }
 }

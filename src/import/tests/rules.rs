@@ -84,10 +84,10 @@ async fn an_agent_as_tool_keeps_its_headers() {
     let secret = json!([{ "name": "Authorization", "secretKeyRef": { "name": "keys", "key": "k" } }]);
     assert_eq!(tool["spec"]["headersFrom"], secret);
     let lines = lines(&imported);
-    let field = "loss Agent n/boss spec.declarative.tools[0].agent";
+    let field = "loss Agent n/boss spec.declarative.tools[0].headersFrom";
     for expected in [
-        format!("{field}: header X-Dollar has a `$`, by which a Tool names a variable; put it into a Secret"),
-        format!("{field}: header X-Gone is left out: no key k of ConfigMap n/gone is in the input"),
+        format!("{field}[1]: header X-Dollar has a `$`, by which a Tool names a variable; put it into a Secret"),
+        format!("{field}[4].valueFrom: header X-Gone is left out: no key k of ConfigMap n/gone is in the input"),
     ] {
         assert!(lines.contains(&expected), "{expected}: {lines:#?}");
     }

@@ -206,10 +206,13 @@ fn copied(subject: &Subject<'_>, field: &str, from: &Subject<'_>) -> Option<Stri
     let name = subject.world.claim("Model", here, &from.name, &model);
     subject.emit_more("PluginConfig", &plugin, json!({ "spec": specs.plugin }));
     subject.emit_more("Model", &name, json!({ "spec": model }));
-    subject.notes.change(field, format!("{} is copied here, with its provider", from.id.shown()));
-    let secrets = ["/credentialsRef/name", "/tls/caSecretRef/name"].into_iter();
-    for secret in secrets.filter_map(|pointer| specs.plugin.pointer(pointer)?.as_str()) {
-        subject.notes.todo(field, format!("copy Secret {}/{secret} to {here}", from.namespace()));
+    let home = format!("{here}/");
+    let secrets: Vec<_> = specs.secrets.iter().filter(|secret| !secret.starts_with(&home)).collect();
+    if secrets.is_empty() {
+        subject.notes.change(field, format!("{} is copied here, with its provider", from.id.shown()));
+    }
+    for secret in secrets {
+        subject.notes.todo(field, format!("copy Secret {secret} to {here}"));
     }
     Some(name)
 }

@@ -142,9 +142,7 @@ fn server_deployment(subject: &Subject<'_>, part: &Fields<'_>, cmd: Option<&str>
 }
 
 fn account(subject: &Subject<'_>, part: &Fields<'_>, overlay: &mut Overlay) -> Option<String> {
-    let named = part.text("serviceAccountName").map(str::to_owned);
-    let made = deployment::own_account(subject, part, "serviceAccount");
-    let account = named.or(made);
+    let account = deployment::account(subject, part, "serviceAccount");
     if account.is_some() {
         let field = if part.has("serviceAccountName") { "serviceAccountName" } else { "serviceAccount" };
         overlay.keep_token(subject, &part.path(field));

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     env::{self, set, set_list},
     fields::Fields,
+    needs,
     overlay::{self, Overlay},
     period,
     subject::Subject,
@@ -74,6 +75,7 @@ fn agent(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>,
     let mut overlay = Overlay::of("Agent");
     if let Some(account) = spec.text("serviceAccountName") {
         set(&mut ours, "serviceAccountName", Some(account));
+        needs::account(subject, "spec.serviceAccountName", account);
         overlay.keep_token(subject, "spec.serviceAccountName");
     }
     set(&mut ours, "podTemplate", overlay.finish());
@@ -163,6 +165,7 @@ fn server(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>
     }
     if let Some(account) = spec.text("serviceAccountName") {
         set(&mut ours, "serviceAccountName", Some(account));
+        needs::account(subject, "spec.serviceAccountName", account);
         overlay.keep_token(subject, "spec.serviceAccountName");
     }
     set(&mut ours, "podTemplate", overlay.finish());

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     env::{self, set},
     fields::Fields,
-    period,
+    needs, period,
     subject::Subject,
 };
 
@@ -50,7 +50,11 @@ pub(super) fn convert(subject: &Subject<'_>) {
     });
     if let Some(fields) = pod.as_object_mut() {
         set(fields, "imagePullSecrets", env::pull_secrets(subject, &spec));
-        set(fields, "serviceAccountName", spec.text("serviceAccountName"));
+        let account = spec.text("serviceAccountName");
+        set(fields, "serviceAccountName", account);
+        if let Some(name) = account {
+            needs::account(subject, "spec.serviceAccountName", name);
+        }
     }
     let fewest = spec.int("minReplicas").unwrap_or(1).clamp(0, i64::from(i32::MAX));
     if spec.int("maxReplicas").is_some_and(|most| most > fewest) {
