@@ -131,7 +131,9 @@ pub(crate) fn sorted(mut lines: Vec<Line>) -> Vec<Line> {
 /// Returns the place of a field: its parts in the order of the alphabet, and items by their number.
 fn field_order(field: &str) -> Vec<(usize, String)> {
     let parts = field.split(['.', '[', ']']).filter(|part| !part.is_empty());
-    parts.map(|part| part.parse().map_or_else(|_| (0, part.to_owned()), |number| (number, String::new()))).collect()
+    parts
+        .map(|part| part.parse::<usize>().map_or_else(|_| (0, part.to_owned()), |number| (number, String::new())))
+        .collect()
 }
 
 /// Returns the last line.

@@ -29,12 +29,12 @@ pub(crate) struct Subject<'a> {
     of: String,
     outputs: RefCell<Vec<Output>>,
     /// Objects of the output that a field refers to, with the objects of the input that they are made from.
-    references: RefCell<Vec<Reference>>,
+    references: RefCell<Vec<FieldReference>>,
 }
 
 /// Reference of a field to an object of the output.
 #[derive(Debug)]
-struct Reference {
+struct FieldReference {
     field: String,
     /// Object of the input, as lines name it.
     from: String,
@@ -138,7 +138,7 @@ impl<'a> Subject<'a> {
 
     /// Keeps that a field refers to what an object of the input becomes: a kind and name of ours.
     pub(crate) fn refers(&self, field: &str, from: String, to: Claim) {
-        self.references.borrow_mut().push(Reference { field: field.to_owned(), from, to });
+        self.references.borrow_mut().push(FieldReference { field: field.to_owned(), from, to });
     }
 
     /// Returns the objects of the output that this one became.
@@ -154,7 +154,7 @@ impl<'a> Subject<'a> {
         if self.outputs.borrow().is_empty() {
             return;
         }
-        for Reference { field, from, to } in &*self.references.borrow() {
+        for FieldReference { field, from, to } in &*self.references.borrow() {
             if !made.contains(to) {
                 self.notes.todo(field, format!("{from} is left out: create it, or take the reference out"));
             }

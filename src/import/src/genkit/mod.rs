@@ -75,7 +75,8 @@ fn plugin_config(subject: &Subject<'_>) {
         }
     }
     set_list(&mut ours, "credentialKeys", keys);
-    set(&mut ours, "extraConfig", extra.cloned().map(|extra| without_other_region(subject, extra, region)));
+    let extra = extra.cloned().map(|extra| without_other_region(subject, extra, region));
+    set(&mut ours, "extraConfig", extra.filter(|extra| *extra != json!({})));
     subject.emit("PluginConfig", ours.into());
 }
 
