@@ -20,6 +20,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_caller_beyond_the_limit_waits_and_others_do_not,
     once_its_tokens_are_spent_an_agent_is_refused_until_they_are_raised,
     a_turn_that_spends_the_tokens_asks_no_model_again,
+    the_tokens_that_a_gateway_names_are_those_of_requests_by_the_service_too,
     once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_so,
 );
 
@@ -154,6 +155,31 @@ async fn a_turn_that_spends_the_tokens_asks_no_model_again(ns: Namespace) -> Res
         Ok(Some(()))
     })
     .await
+}
+
+async fn the_tokens_that_a_gateway_names_are_those_of_requests_by_the_service_too(ns: Namespace) -> Result<()> {
+    let limits = |tokens: u64| json!([{"per": "workload", "tokensPerDay": tokens}]);
+    ns.start(&agent("inner", json!({"limits": limits(200)}))).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "inner").await?;
+    await_answer(&ns, &gateway).await?;
+    let service = ClientTarget::service(&ns, "inner").await?;
+    let mut answered = 0;
+    let refused = loop {
+        let answer = send_request(&ns, &service, "POST", "/chat", HI).await?;
+        match answer.status {
+            200 => answered += 1,
+            _ => break answer,
+        }
+        ensure!(answered <= 200, "no request was refused");
+    };
+    ensure!(answered > 0 && refused.status == 429, "{answered}, {refused:?}");
+    ensure!(refused.text.contains("the tokens of today are spent"), "{refused:?}");
+
+    ns.edit(AGENT, "inner", json!({"spec": {"limits": limits(10_000_000_000_000)}})).await?;
+    await_answer(&ns, &gateway).await?;
+    let answer = send_request(&ns, &service, "POST", "/chat", HI).await?;
+    ensure!(answer.status == 200, "the gateway has named more: {answer:?}");
+    Ok(())
 }
 
 async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_so(ns: Namespace) -> Result<()> {
