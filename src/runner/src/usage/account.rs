@@ -95,6 +95,11 @@ impl UsageAccount {
         Self { budgets: budgets.into(), ..self }
     }
 
+    /// Reports whether the request has a budget.
+    pub(crate) fn has_budgets(&self) -> bool {
+        !self.budgets.is_empty()
+    }
+
     /// Returns the end of a budget that is spent, so that no further request may go to a model.
     pub(crate) fn budget_end(&self) -> Option<BudgetEnd> {
         let (model, totals) = self.used()?;
@@ -114,7 +119,7 @@ impl UsageAccount {
 
     /// Returns the first model and the tokens of the request; `None`: there is no budget.
     fn used(&self) -> Option<(Option<Arc<str>>, UsageTotals)> {
-        if self.budgets.is_empty() {
+        if !self.has_budgets() {
             return None;
         }
         let sums = self.sums();
