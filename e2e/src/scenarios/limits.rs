@@ -9,7 +9,7 @@ use super::gateway_auth::{bind, send_request, token, with_token};
 use crate::{
     client::ClientTarget,
     kinds::{AGENT, MODEL},
-    manifests::{agent, model, object, plugin_config},
+    manifests::{agent, model, object, plugin_config, workload},
     namespace::Namespace,
     object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
@@ -20,7 +20,9 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_caller_beyond_the_limit_waits_and_others_do_not,
     once_its_tokens_are_spent_an_agent_is_refused_until_they_are_raised,
     a_turn_that_spends_the_tokens_asks_no_model_again,
+    the_tokens_that_a_gateway_names_are_those_of_requests_by_the_service_too,
     once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_so,
+    an_image_that_reports_no_usage_is_named_while_it_has_a_budget,
 );
 
 /// Longest wait until a new permission or limit is effective.
@@ -156,6 +158,31 @@ async fn a_turn_that_spends_the_tokens_asks_no_model_again(ns: Namespace) -> Res
     .await
 }
 
+async fn the_tokens_that_a_gateway_names_are_those_of_requests_by_the_service_too(ns: Namespace) -> Result<()> {
+    let limits = |tokens: u64| json!([{"per": "workload", "tokensPerDay": tokens}]);
+    ns.start(&agent("inner", json!({"limits": limits(200)}))).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "inner").await?;
+    await_answer(&ns, &gateway).await?;
+    let service = ClientTarget::service(&ns, "inner").await?;
+    let mut answered = 0;
+    let refused = loop {
+        let answer = send_request(&ns, &service, "POST", "/chat", HI).await?;
+        match answer.status {
+            200 => answered += 1,
+            _ => break answer,
+        }
+        ensure!(answered <= 200, "no request was refused");
+    };
+    ensure!(answered > 0 && refused.status == 429, "{answered}, {refused:?}");
+    ensure!(refused.text.contains("the tokens of today are spent"), "{refused:?}");
+
+    ns.edit(AGENT, "inner", json!({"spec": {"limits": limits(10_000_000_000_000)}})).await?;
+    await_answer(&ns, &gateway).await?;
+    let answer = send_request(&ns, &service, "POST", "/chat", HI).await?;
+    ensure!(answer.status == 200, "the gateway has named more: {answer:?}");
+    Ok(())
+}
+
 async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_so(ns: Namespace) -> Result<()> {
     ns.provide(&plugin_config("stub", json!({}))).await?;
     ns.provide(&model("echo", "stub")).await?;
@@ -207,5 +234,29 @@ async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_
     })
     .await?;
     ensure!(ns.pod_uids("dear").await? == pods, "neither limits nor prices replace Pods");
+    Ok(())
+}
+
+async fn an_image_that_reports_no_usage_is_named_while_it_has_a_budget(ns: Namespace) -> Result<()> {
+    ns.start(&workload("mute", json!({"limits": [{"per": "workload", "tokensPerDay": 1000}]}))).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "mute").await?;
+    await_answer(&ns, &gateway).await?;
+    // Each of the two gateways counts for itself.
+    for _ in 0..50 {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", HI).await?;
+        ensure!(answer.status == 200, "{answer:?}");
+    }
+    let words = "its image reports no usage of models";
+    let is_named = |it: &Object| {
+        let condition = it.condition("LimitsEnforced");
+        condition.is_false() && condition.contains(words)
+    };
+    ns.until(AGENT, "mute", EFFECTIVE, "says that its budget has no effect", is_named).await?;
+    let (code, why) = ns.env.recif(&["why", "agent/mute", "-n", &ns.name]).await?;
+    ensure!(code == 0 && why.contains(words), "{why}");
+
+    ns.edit(AGENT, "mute", json!({"spec": {"limits": [{"per": "caller", "requestsPerMinute": 1000}]}})).await?;
+    let is_gone = |it: &Object| !it.condition("LimitsEnforced").is_false();
+    ns.until(AGENT, "mute", EFFECTIVE, "says nothing of a budget any more", is_gone).await?;
     Ok(())
 }

@@ -122,6 +122,7 @@ pub async fn serve(
         namespaces,
         trusted_proxies,
         mirror,
+        usage_callers,
         spans: spans_args,
     } = args;
     let trusted = Network::parse_all(&trusted_proxies)?;
@@ -202,7 +203,7 @@ pub async fn serve(
         tracing::info!("the watches have started");
         std::future::pending().await
     });
-    tasks.spawn(UsageCollector::new(app.clone(), usage).run());
+    tasks.spawn(UsageCollector::new(app.clone(), usage, usage_callers).run());
     let receives = otlp.map(|listener| {
         let (queue, keeper) = spans::keeper(app.store.clone(), spans_args.retention(), span_metrics.clone());
         let (finished, stored) = oneshot::channel();

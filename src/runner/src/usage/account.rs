@@ -24,6 +24,8 @@ pub(crate) const RESPONSE_HEADER: HeaderName = HeaderName::from_static(USAGE_HEA
 const TOTAL_HEADER: HeaderName = HeaderName::from_static(SPENT_HEADER);
 /// Header of a response with their cost.
 const TOTAL_COST_HEADER: HeaderName = HeaderName::from_static(COST_HEADER);
+/// Header of requests by a gateway. The sidecar takes it off those that no gateway vouches for.
+const GATEWAY_HEADER: &str = "x-recif-via";
 
 tokio::task_local! {
     /// Account of the request that is being handled.
@@ -75,29 +77,53 @@ impl UsageAccount {
         Self { trace: trace.clone(), ..self }
     }
 
-    /// Returns the same account with the budgets that the headers of the request name.
+    /// Returns the same account with the budgets that the headers of the request name. A request that came by no gateway has those that
+    /// a gateway named last, too, but for those of its caller.
     pub(crate) fn with_budgets(self, headers: &HeaderMap, ledger: &UsageLedger) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let left = |name: &str| text(name).and_then(read_left);
         let tokens = left(LEFT_HEADER).map(|left| RequestBudget::new(left, None, &self.caller, ledger));
         let cost = left(LEFT_COST_HEADER).zip(text(PRICES_HEADER).and_then(ModelPrices::read));
         let cost = cost.map(|(left, prices)| RequestBudget::new(left, Some(prices), &self.caller, ledger));
-        let budgets = tokens.into_iter().chain(cost).collect();
-        Self { budgets, ..self }
+        let (mut budgets, now): (Vec<_>, _) = (tokens.into_iter().chain(cost).collect(), now_seconds());
+        if headers.contains_key(GATEWAY_HEADER) {
+            ledger.keep_budgets(budgets.iter().filter_map(RequestBudget::terms_of_all).collect(), now);
+        } else {
+            budgets
+                .extend(ledger.latest_budgets(now).into_iter().map(|terms| RequestBudget::with_terms(terms, ledger)));
+        }
+        Self { budgets: budgets.into(), ..self }
+    }
+
+    /// Reports whether the request has a budget.
+    pub(crate) fn has_budgets(&self) -> bool {
+        !self.budgets.is_empty()
     }
 
     /// Returns the end of a budget that is spent, so that no further request may go to a model.
     pub(crate) fn budget_end(&self) -> Option<BudgetEnd> {
-        if self.budgets.is_empty() {
-            return None;
-        }
-        let (model, totals) = {
-            let sums = self.sums();
-            (sums.model.clone(), sums.totals)
-        };
+        let (model, totals) = self.used()?;
         let used = (model.as_deref().unwrap_or_default(), &totals);
         let now = now_seconds();
         self.budgets.iter().find_map(|budget| budget.end(&self.caller, used, now))
+    }
+
+    /// Returns the tokens that are left for the request; `None`: there is no budget of tokens.
+    pub(crate) fn tokens_left(&self) -> Option<u64> {
+        let (model, totals) = self.used()?;
+        let used = (model.as_deref().unwrap_or_default(), &totals);
+        let now = now_seconds();
+        let of_tokens = self.budgets.iter().filter(|budget| budget.prices().is_none());
+        of_tokens.filter_map(|budget| budget.left(&self.caller, used, now)).min()
+    }
+
+    /// Returns the first model and the tokens of the request; `None`: there is no budget.
+    fn used(&self) -> Option<(Option<Arc<str>>, UsageTotals)> {
+        if !self.has_budgets() {
+            return None;
+        }
+        let sums = self.sums();
+        Some((sums.model.clone(), sums.totals))
     }
 
     /// Returns the place in a trace.
