@@ -6,6 +6,7 @@
 //! aborted after the shutdown timeout.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     process::ExitCode,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -148,18 +149,26 @@ pub async fn run(args: GatewayArgs) -> ExitCode {
     let is_usage = |error: &GatewayError| {
         matches!(error, GatewayError::Flag(_) | GatewayError::Tls(_) | GatewayError::Telemetry(_))
     };
-    let serves = async { serve(prepare(args, None).await?, Listeners::default(), Runtime::new()?).await };
+    let serves =
+        async { serve(prepare(args, None, &BTreeMap::new()).await?, Listeners::default(), Runtime::new()?).await };
     exit_code("the gateway", serves.await, is_usage)
 }
 
 /// Reads the flags, and the variables of OpenTelemetry, and takes a given client of the API server or makes that of the configured
-/// cluster. Called in a runtime of tokio.
+/// cluster. The `offered` variables of OpenTelemetry count where those of the process name no collector. Called in a runtime of tokio.
 ///
 /// # Errors
 /// A flag or variable cannot be used, or no client can be made.
-pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway, GatewayError> {
+pub async fn prepare(
+    args: GatewayArgs,
+    given: Option<Client>,
+    offered: &BTreeMap<String, String>,
+) -> Result<Gateway, GatewayError> {
     let settings = GatewaySettings::read(&args)?;
-    let telemetry = TelemetryConfig::read(&|name: &str| std::env::var(name).ok())?;
+    let mut telemetry = TelemetryConfig::read(&|name: &str| std::env::var(name).ok())?;
+    if telemetry.endpoint.is_none() {
+        telemetry = TelemetryConfig::read(&|name: &str| offered.get(name).cloned())?;
+    }
     let api_metrics = ApiMetrics::default();
     let transport = connect(given, WriteGate::always(), CrashPoint::default(), api_metrics.clone(), DEADLINE).await?;
     let auth = match settings.auth {
