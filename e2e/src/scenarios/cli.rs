@@ -31,24 +31,32 @@ async fn a_run_is_printed_as_a_tree_where_spans_are_kept(ns: Namespace) -> Resul
         return Ok(());
     }
     ensure!(code == 4 && text.contains(unknown), "{code}: {text}");
-    ns.start(&agent("traced", json!({}))).await?;
-    // Through the gateway, as users ask.
-    let (code, reply) = ns.env.recif(&["chat", "agent/traced", "canary", "-n", &ns.name]).await?;
-    ensure!(code == 0 && reply.contains("echo: canary"), "{code}: {reply}");
-    let conversation = reply.split("--conversation ").nth(1).and_then(|rest| rest.split_whitespace().next());
-    let conversation = conversation.with_context(|| reply.clone())?;
-    let tree = poll(START_TIMEOUT, "the spans of the turn", || async {
-        let (code, text) = ns.env.recif(&["trace", "--run", conversation]).await?;
-        ensure!(code == 0 || code == 4, "{code}: {text}");
-        Ok((code == 0 && text.contains("invoke_agent traced")).then_some(text))
-    })
-    .await?;
-    let owner = format!("Agent {}/traced", ns.name);
-    ensure!(tree.contains("chat stub-echo") && tree.contains(&owner) && !tree.contains("canary"), "{tree}");
+    let tree = chat_and_trace(&ns).await?;
     let run = tree.lines().find_map(|line| line.strip_prefix("Run ")).context("no id of a run")?;
     let (code, text) = ns.env.recif(&["trace", "--run", run, "-o", "yaml"]).await?;
     ensure!(code == 0 && text.contains("gen_ai.request.model") && !text.contains("canary"), "{code}: {text}");
     Ok(())
+}
+
+/// Chats with a new agent through the gateway, as users do, and returns the printed run, in which the gateway stands above the agent.
+pub(super) async fn chat_and_trace(ns: &Namespace) -> Result<String> {
+    const REQUEST: &str = "POST /v1/agents/{namespace}/{name}";
+    const TURN: &str = "invoke_agent traced";
+    ns.start(&agent("traced", json!({}))).await?;
+    let (code, reply) = ns.env.recif(&["chat", "agent/traced", "canary", "-n", &ns.name]).await?;
+    ensure!(code == 0 && reply.contains("echo: canary"), "{code}: {reply}");
+    let conversation = reply.split("--conversation ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let conversation = conversation.with_context(|| reply.clone())?;
+    let tree = poll(START_TIMEOUT, "the spans of gateway and agent", || async {
+        let (code, text) = ns.env.recif(&["trace", "--run", conversation]).await?;
+        ensure!(code == 0 || code == 4, "{code}: {text}");
+        Ok((code == 0 && [REQUEST, TURN].iter().all(|name| text.contains(name))).then_some(text))
+    })
+    .await?;
+    let owner = format!("Agent {}/traced", ns.name);
+    ensure!(tree.contains("chat stub-echo") && tree.contains(&owner) && !tree.contains("canary"), "{tree}");
+    ensure!(tree.find(REQUEST) < tree.find(TURN), "{tree}");
+    Ok(tree)
 }
 
 async fn why_says_what_a_running_a_waiting_and_a_failed_agent_are(ns: Namespace) -> Result<()> {
