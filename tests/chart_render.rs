@@ -168,19 +168,18 @@ fn builtin_traces_lead_to_the_control_plane() {
         list(&after).into_iter().filter(|item| !known.contains(item)).collect::<Vec<_>>()
     };
     let container = |field: &str| format!("/spec/template/spec/containers/0/{field}");
-    let operator = names("Deployment recif-system/recif-operator", &container("env"));
     let endpoint = json!({"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://recif-control-plane:4318"});
-    assert_eq!(operator, [endpoint.clone()]);
-    // The gateway shows its account by a token, since its Pods are none of a workload's.
-    let gateway = "Deployment recif-system/recif-gateway";
+    // Operator and gateway show their accounts by a token, since their Pods are none of a workload's.
     let token = json!({"name": "RECIF_OTLP_TOKEN_FILE", "value": "/var/run/secrets/recif/token"});
-    assert_eq!(names(gateway, &container("env")), [endpoint, token]);
     let mount = json!({"name": "telemetry-token", "mountPath": "/var/run/secrets/recif", "readOnly": true});
     let source = json!({"audience": "recif-telemetry", "expirationSeconds": 3600, "path": "token"});
     let volume = json!({"name": "telemetry-token", "projected": {"sources": [{"serviceAccountToken": source}]}});
-    let mounted = |pointer: &str| after[gateway].pointer(pointer).cloned();
-    assert_eq!(mounted(&container("volumeMounts")), Some(json!([mount])));
-    assert_eq!(mounted("/spec/template/spec/volumes"), Some(json!([volume])));
+    for part in ["Deployment recif-system/recif-operator", "Deployment recif-system/recif-gateway"] {
+        assert_eq!(names(part, &container("env")), [endpoint.clone(), token.clone()], "{part}");
+        let mounted = |pointer: &str| after[part].pointer(pointer).cloned();
+        assert_eq!(mounted(&container("volumeMounts")), Some(json!([mount])), "{part}");
+        assert_eq!(mounted("/spec/template/spec/volumes"), Some(json!([volume])), "{part}");
+    }
     let control_plane = "Deployment recif-system/recif-control-plane";
     let accounts = "--otlp-accounts=recif-system/recif-gateway,recif-system/recif-operator";
     assert_eq!(names(control_plane, &container("args")), [json!("--otlp-listen=0.0.0.0:4318"), json!(accounts)]);

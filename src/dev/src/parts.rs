@@ -117,7 +117,7 @@ impl PlatformParts {
         operator.network.hosts = Some(hosts);
         // A collector of the user's own, which the shell's variables name, goes before.
         let collector = telemetry(&otlp_address);
-        operator.offer_telemetry(collector.clone());
+        operator.offer_telemetry(collector.clone()).map_err(|error| fail(&error))?;
         let runtime = Runtime::with_shutdown(operator_stops.clone());
         let runs = operator::run::reconcile(operator, Some(client.clone()), runtime);
         let operator = spawn(Part::Operator, runs, &operator_stops, &failed);

@@ -31,10 +31,7 @@ use daemon::{
     runtime::{Runtime, RuntimeError, exit_code},
     tls::{H2, HTTP1, Tls, TlsError},
 };
-use telemetry::{
-    SpanCounters, TelemetryConfig, TelemetryError, Tracing,
-    semconv::{K8S_NAMESPACE_NAME, K8S_POD_NAME, RECIF_KIND, SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION},
-};
+use telemetry::{SpanCounters, TelemetryConfig, TelemetryError, Tracing};
 use tokio::{
     net::TcpListener,
     task::JoinSet,
@@ -184,7 +181,7 @@ pub async fn prepare(
         spans.register(registry);
     });
     let instance = random_hex::<8>()?;
-    let own = process_attributes(&telemetry, &instance, &args.operator_namespace);
+    let own = telemetry.platform_attributes("gateway", &instance, &args.operator_namespace);
     let tracing = Tracing::start(&telemetry, &own, spans.clone())?;
     let dropped = metrics.audit_dropped.clone();
     let audit = AuditLog::start(args.audit, std::io::stdout(), dropped).map_err(GatewayError::Log)?;
@@ -208,21 +205,6 @@ pub async fn prepare(
         cold_starts: Default::default(),
     });
     Ok(Gateway { args, transport, shared })
-}
-
-/// Returns the attributes of this process for its spans.
-fn process_attributes(config: &TelemetryConfig, instance: &str, namespace: &str) -> Vec<(&'static str, String)> {
-    let service = config.service_name.clone().unwrap_or_else(|| "recif-gateway".to_owned());
-    let mut attributes = vec![
-        (SERVICE_NAME, service),
-        (SERVICE_VERSION, env!("CARGO_PKG_VERSION").to_owned()),
-        (SERVICE_INSTANCE_ID, instance.to_owned()),
-        (K8S_NAMESPACE_NAME, namespace.to_owned()),
-        (RECIF_KIND, "gateway".to_owned()),
-    ];
-    // The hostname of a Pod is its name.
-    attributes.extend(std::env::var("HOSTNAME").ok().filter(|pod| !pod.is_empty()).map(|pod| (K8S_POD_NAME, pod)));
-    attributes
 }
 
 /// Serves until the token of the runtime is cancelled, and drains then.
