@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{
-    cli::chat_and_trace,
+    cli::{chat_and_trace, print_steps, run_of_start},
     traffic::{await_response, targets_of},
 };
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Exclusive:
     the_api_server_takes_every_value,
     agents_outlive_every_change_of_the_installation,
-    builtin_traces_show_the_gateway_above_the_agent,
+    builtin_traces_show_gateway_agent_and_operator,
     images_come_from_a_registry_with_a_password,
 );
 
@@ -114,15 +114,18 @@ async fn agents_outlive_every_change_of_the_installation(ns: Namespace) -> Resul
     ns.until(AGENT, "kept", START_TIMEOUT, "follows the new operator", goes_on).await.map(drop)
 }
 
-async fn builtin_traces_show_the_gateway_above_the_agent(ns: Namespace) -> Result<()> {
+async fn builtin_traces_show_gateway_agent_and_operator(ns: Namespace) -> Result<()> {
     let builtin = ["--set", "telemetry.endpoint=builtin"];
     release(&ns.env, "upgrade", "recif", &[&TAKE_OVER[..], &builtin].concat()).await?;
-    let shown = match control_plane_ready(&ns.env).await {
-        Ok(()) => chat_and_trace(&ns).await.map(drop),
-        failed => failed,
-    };
+    let shown = traces_are_shown(&ns).await;
     let restored = release(&ns.env, "upgrade", "recif", &TAKE_OVER).await;
     shown.and(restored)
+}
+
+async fn traces_are_shown(ns: &Namespace) -> Result<()> {
+    control_plane_ready(&ns.env).await?;
+    chat_and_trace(ns).await?;
+    print_steps(ns, "traced", &run_of_start(ns, "traced").await?).await
 }
 
 async fn images_come_from_a_registry_with_a_password(ns: Namespace) -> Result<()> {

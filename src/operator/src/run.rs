@@ -35,7 +35,7 @@ use super::{
     discovery::{Discoverer, DiscoveryNetwork},
     settings,
     sinks::EventSink,
-    spans::{SpanSink, start_tracing},
+    spans::{StepSpanSink, start_tracing},
     watches::{WatchedCaches, watch_gateways},
 };
 use crate::{
@@ -252,7 +252,7 @@ pub async fn reconcile(operator: Operator, given: Option<Client>, mut runtime: R
     };
     let steps_sink = Arc::new(steps.clone());
     let sinks: Vec<Arc<dyn Sink>> =
-        vec![Arc::new(PhaseTrace), steps_sink, Arc::new(EventSink(events)), Arc::new(SpanSink(tracing.clone()))];
+        vec![Arc::new(PhaseTrace), steps_sink, Arc::new(EventSink(events)), Arc::new(StepSpanSink(tracing.clone()))];
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let behind_gateways = Arc::<GatewayMap>::default();
     let fleet = LiveFleet::new(&transport, &maps.caches, &deps.cache, &clock, behind_gateways.clone(), board.clone());

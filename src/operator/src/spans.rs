@@ -30,9 +30,9 @@ pub(super) fn start_tracing(
 }
 
 /// Sink that records spans.
-pub(super) struct SpanSink(pub(super) Tracing);
+pub(super) struct StepSpanSink(pub(super) Tracing);
 
-impl Sink for SpanSink {
+impl Sink for StepSpanSink {
     fn record(&self, step: &StepRecord) {
         if !self.0.is_on() {
             return;
@@ -133,7 +133,7 @@ mod tests {
         let (key, power) = (lamp.key(), Arc::new(PowerSupply::default()));
         power.set(true);
         let registry = Registry::new(TABLE, vec![Arc::new(Switch)], |_, power: &PowerSupply| power.is_on().into());
-        let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(SpanSink(tracing.clone()))];
+        let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(StepSpanSink(tracing.clone()))];
         let (objects, clock) = (Arc::new(OneLamp::new(lamp)), Arc::new(SystemClock::default()));
         let driver = Driver::new(registry.unwrap(), power.clone(), objects, clock, sinks);
         for _ in 0..3 {
