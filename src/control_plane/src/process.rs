@@ -145,11 +145,11 @@ pub async fn serve(
     let transport = connect(given, WriteGate::always(), CrashPoint::default(), metrics.api, DEADLINE).await?;
     let reviews: Arc<dyn Reviews> = Arc::new(Reviewer::new(transport.clone()));
     let (auth, senders) = match mode {
-        AuthMode::None => (Auth::None { any_host: auth.insecure() }, SpanSenders::new(None)),
+        AuthMode::None => (Auth::None { any_host: auth.insecure() }, SpanSenders::new(None, Vec::new())),
         AuthMode::Kubernetes => {
             let penalties = TokenPenalties::with_trusted_proxies(trusted);
             let access = Access::new(reviews.clone(), auth.audiences(), |_| ());
-            (Auth::Kubernetes(access, penalties), SpanSenders::new(Some(reviews)))
+            (Auth::Kubernetes(access, penalties), SpanSenders::new(Some(reviews), spans_args.otlp_accounts.clone()))
         }
     };
     let listener = listen(bound.api, bind).await?;
