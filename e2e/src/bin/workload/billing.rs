@@ -1,8 +1,8 @@
 //! Implements a provider of models that speaks OpenAI's API, does what the user's message says, and counts what it bills.
 //!
-//! The last message of the user begins with words: the caller, the turn, the manner and a number; what follows is ignored.
-//! Manners: `say` so many words; `tool`: call the calculator first; `busy`: refuse the first attempt; `cut`: say so many
-//! words, and then nothing until the client disconnects. A request without tools is for a title, which it says at once.
+//! The last message of the user begins with words: the caller, the turn, the manner and a number. Manners: `say` so many words;
+//! `tool`: call each tool first; `busy`: refuse the first attempt; `cut`: say so many words, and then nothing until the client
+//! disconnects. Without tools, as in a request for a title, it says the words in each manner.
 //!
 //! Seven bytes are two tokens. What the client left is not billed but counted apart.
 
@@ -60,10 +60,13 @@ struct ModelOrder<'a> {
     turn: &'a str,
     manner: &'a str,
     words: usize,
+    /// What follows in the message.
+    rest: &'a str,
     model: &'a str,
+    /// Names of the tools.
+    tools: Vec<&'a str>,
     /// Bytes of the request without its form.
     bytes: usize,
-    is_title: bool,
     has_result: bool,
 }
 
@@ -92,10 +95,9 @@ impl BillingProvider {
             return Ok(false);
         }
         let said = if order.does("tool") && !order.has_result {
-            let function = json!({"name": "calculator", "arguments": ARGUMENTS});
-            let call = json!({"index": 0, "id": order.turn, "type": "function", "function": function});
-            event(io, &choice(&json!({"tool_calls": [call]}), Some("tool_calls"))).await?;
-            ARGUMENTS.len()
+            let (calls, bytes) = order.calls();
+            event(io, &choice(&json!({"tool_calls": calls}), Some("tool_calls"))).await?;
+            bytes
         } else {
             let (said, ended) = say(io, order.words).await;
             ended?;
@@ -126,8 +128,9 @@ impl BillingProvider {
     /// Returns all bills as JSON.
     pub(crate) fn bills(&self) -> String {
         let books = self.lock();
-        let bill = |((caller, model), bill): (&(String, String), &ModelBill)| json!({"caller": caller, "model": model, "bill": bill});
-        Value::from_iter(books.bills.iter().map(bill)).to_string()
+        let bills = books.bills.iter();
+        let bills = bills.map(|((caller, model), bill)| json!({"caller": caller, "model": model, "bill": bill}));
+        Value::from_iter(bills).to_string()
     }
 
     fn bill(&self, order: &ModelOrder<'_>, change: impl FnOnce(&mut ModelBill)) {
@@ -145,26 +148,40 @@ impl<'a> ModelOrder<'a> {
     fn read(asked: &'a Value) -> Option<Self> {
         let messages = asked["messages"].as_array()?;
         let user = messages.iter().rev().find(|message| message["role"] == "user")?;
-        let mut words = user["content"].as_str()?.split(' ');
+        let mut words = user["content"].as_str()?.splitn(5, ' ');
         let (caller, turn, manner) = (words.next()?, words.next()?, words.next()?);
+        let count = words.next()?.parse().ok()?;
         let sent = messages.iter().map(|message| length(&message["content"]) + length(&message["tool_calls"]));
         let tools = asked["tools"].as_array().into_iter().flatten().map(|tool| &tool["function"]);
-        let tools = tools.map(|it| length(&it["name"]) + length(&it["description"]) + length(&it["parameters"]));
+        let tools: Vec<&Value> = tools.collect();
+        let told = tools.iter().map(|it| length(&it["name"]) + length(&it["description"]) + length(&it["parameters"]));
         Some(Self {
             caller,
             turn,
             manner,
-            words: words.next()?.parse().ok()?,
+            words: count,
+            rest: words.next().unwrap_or_default(),
             model: asked["model"].as_str()?,
-            bytes: sent.sum::<usize>() + tools.sum::<usize>(),
-            is_title: asked["tools"].is_null(),
+            bytes: sent.sum::<usize>() + told.sum::<usize>(),
+            tools: tools.into_iter().filter_map(|tool| tool["name"].as_str()).collect(),
             has_result: messages.last().is_some_and(|message| message["role"] == "tool"),
         })
     }
 
-    /// Reports whether the request is to be answered in this manner. Titles are always said.
+    /// Returns the calls of all tools, and the bytes of their arguments. Agents and MCP servers get a message like that of the user.
+    fn calls(&self) -> (Vec<Value>, usize) {
+        let message = json!({"message": format!("{} inner say 1 {}", self.caller, self.rest)}).to_string();
+        let arguments = |name: &str| if name == "calculator" { ARGUMENTS } else { message.as_str() };
+        let calls = self.tools.iter().enumerate().map(|(index, name)| {
+            let function = json!({"name": name, "arguments": arguments(name)});
+            json!({"index": index, "id": format!("{}-{name}", self.turn), "type": "function", "function": function})
+        });
+        (calls.collect(), self.tools.iter().map(|name| arguments(name).len()).sum())
+    }
+
+    /// Reports whether the request is to be answered in this manner.
     fn does(&self, manner: &str) -> bool {
-        self.manner == manner && !self.is_title
+        self.manner == manner && !self.tools.is_empty()
     }
 }
 
