@@ -21,6 +21,7 @@ mod doctor;
 mod drain;
 mod egress;
 mod environment;
+mod exact_usage;
 mod faults;
 mod flow_changes;
 mod flow_sets;
@@ -120,6 +121,7 @@ const THEMES: &[&[Scenario]] = &[
     models::SCENARIOS,
     traces::SCENARIOS,
     usage::SCENARIOS,
+    exact_usage::SCENARIOS,
     control_plane::SCENARIOS,
     comparison::SCENARIOS,
     manifests::SCENARIOS,
