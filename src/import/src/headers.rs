@@ -11,6 +11,8 @@ use crate::{fields::Fields, subject::Subject};
 
 /// Most headers of a server and of a provider.
 pub(crate) const MOST: usize = 32;
+/// Most headers of an entry of `toolServers`, and of a Tool.
+pub(crate) const MOST_OF_TOOL: usize = 8;
 /// Most names of headers of a caller.
 const MOST_FORWARDED: usize = 16;
 /// Longest name of a header of a caller.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{split_reference, tools::MOST_HEADERS};
+use super::split_reference;
 use crate::{
     fields::Fields,
     headers::{self, ConfigMaps},
@@ -59,7 +59,7 @@ pub(super) fn tool(subject: &Subject<'_>, tool: &Fields<'_>, agent: &Fields<'_>)
 fn tool_headers(subject: &Subject<'_>, tool: &Fields<'_>) -> (Map<String, Value>, Vec<Value>) {
     let (mut values, mut secrets) = (Map::new(), Vec::new());
     let mut headers = headers::read(subject, tool, "headersFrom", ConfigMaps::ReadNow);
-    headers::clip(subject, &tool.path("headersFrom"), &mut headers, MOST_HEADERS);
+    headers::clip(subject, &tool.path("headersFrom"), &mut headers, headers::MOST_OF_TOOL);
     for (field, header) in &headers {
         let (name, from) = (header["name"].as_str().unwrap_or_default(), &header["valueFrom"]);
         let (source, key) = (from["name"].as_str().unwrap_or_default(), from["key"].as_str().unwrap_or_default());

@@ -14,8 +14,6 @@ use crate::{
 
 /// Most entries of `toolServers`.
 const MOST_SERVERS: usize = 32;
-/// Most headers of one entry, and of a Tool.
-pub(super) const MOST_HEADERS: usize = 8;
 /// Most names in `include` and in `exclude`.
 const MOST_NAMES: usize = 64;
 
@@ -59,7 +57,7 @@ impl ParsedTools {
                 (false, _) => {
                     agent.ignore();
                     let mut headers = headers::from(subject, &tool, "headersFrom");
-                    headers::clip(subject, &tool.path("headersFrom"), &mut headers, MOST_HEADERS);
+                    headers::clip(subject, &tool.path("headersFrom"), &mut headers, headers::MOST_OF_TOOL);
                     tools.add_server(subject, &server, headers);
                 }
                 (true, false) => {
