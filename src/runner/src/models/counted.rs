@@ -22,8 +22,10 @@ use super::{
     request::request_bytes,
     title,
 };
-use crate::caller::CallerKey;
-use crate::usage::{UsageAccount, UsageLedger, now_seconds};
+use crate::{
+    caller::CallerKey,
+    usage::{UsageAccount, UsageLedger, now_seconds},
+};
 
 /// Model whose requests are counted.
 pub(super) struct CountedModel {
