@@ -7,7 +7,7 @@ use axum::{
     extract::State,
     http::header::CONTENT_TYPE,
     response::{IntoResponse, Response},
-    routing::post,
+    routing,
 };
 use crds::usage::{LEFT_COST_HEADER, LEFT_HEADER, LeftTokens, PRICES_HEADER, SpentTokens, day_of};
 use reqwest::header::HeaderMap;
@@ -43,7 +43,7 @@ async fn answer(State(asked): State<Arc<AtomicU64>>, body: String) -> Response {
 /// Starts an agent with that model and a tool. Returns the number of requests to the model, too.
 async fn start() -> (Runner, Arc<AtomicU64>) {
     let asked = Arc::<AtomicU64>::default();
-    let routes = Router::new().route("/v1/chat/completions", post(answer)).with_state(asked.clone());
+    let routes = Router::new().route("/v1/chat/completions", routing::post(answer)).with_state(asked.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, routes).await });
