@@ -102,8 +102,10 @@ where
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(connection_lost)?.to_bytes();
     let met = faults.schedule.decide(&call);
-    let guarded = has_precondition(&body);
-    let number = faults.log.record(call.clone(), guarded, met.iter().map(|(fault, _)| *fault).collect());
+    let document: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let (guarded, phase) = (has_precondition(&document), written_phase(&document));
+    let hits = met.iter().map(|(fault, _)| *fault).collect();
+    let number = faults.log.record(call.clone(), guarded, phase.clone(), hits);
     for (fault, drawn) in &met {
         match fault {
             ProxyFault::Delay(longest) => sleep(longest.mul_f64(*drawn)).await,
@@ -115,7 +117,7 @@ where
     }
     if met.iter().any(|(fault, _)| *fault == ProxyFault::Repeat) {
         let first = inner.call(Request::from_parts(parts.clone(), body.clone())).await.map_err(connection_lost)?;
-        let number = faults.log.record(call.clone(), guarded, Vec::new());
+        let number = faults.log.record(call.clone(), guarded, phase, Vec::new());
         faults.log.record_status(number, first.status().as_u16());
         first.into_body().collect().await.map_err(connection_lost)?;
     }
@@ -160,13 +162,23 @@ where
 }
 
 /// Reports whether the body of a write has a precondition on the uid or the resource version of the object.
-fn has_precondition(body: &[u8]) -> bool {
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+fn has_precondition(body: &Value) -> bool {
     // The API server refuses a whole JSON Patch if one of its `test` operations fails.
     body.as_array().into_iter().flatten().any(|operation| operation["op"] == "test")
         || ["/metadata/uid", "/metadata/resourceVersion", "/preconditions/uid", "/preconditions/resourceVersion"]
             .iter()
             .any(|path| body.pointer(path).is_some_and(|value| value.is_string()))
+}
+
+/// Returns the phase that a JSON Patch sets in the status.
+fn written_phase(body: &Value) -> Option<String> {
+    let mut added = body.as_array().into_iter().flatten().filter(|operation| operation["op"] == "add");
+    let phase = added.find_map(|operation| match operation["path"].as_str()? {
+        "/status" => operation["value"]["phase"].as_str(),
+        "/status/phase" => operation["value"].as_str(),
+        _ => None,
+    });
+    phase.map(str::to_owned)
 }
 
 /// Truncates a body after this many bytes, then resets the connection.
@@ -211,4 +223,23 @@ fn refusal(code: u16, reason: &str, after: Option<u32>) -> Response<FaultBody> {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_phase_is_the_one_that_is_set_and_not_the_one_that_is_tested() {
+        let tested = json!({"op": "test", "path": "/status/phase", "value": "Deploying"});
+        for (operation, expected) in [
+            (json!({"op": "add", "path": "/status/phase", "value": "Running"}), Some("Running")),
+            (json!({"op": "add", "path": "/status", "value": {"phase": "Pending"}}), Some("Pending")),
+            (json!({"op": "add", "path": "/status/replicas", "value": 1}), None),
+        ] {
+            let patch = json!([tested, operation]);
+            assert_eq!(written_phase(&patch).as_deref(), expected, "{patch}");
+        }
+        assert_eq!(written_phase(&json!({"status": {"phase": "Running"}})), None, "an apply");
+    }
 }

@@ -18,6 +18,8 @@ pub struct CallRecord {
     pub call: ApiCall,
     /// True if the body of a write names a uid or a resource version as precondition.
     pub has_precondition: bool,
+    /// Phase that a patch sets in the status of an object.
+    pub phase: Option<String>,
     /// Faults that were applied to it.
     pub faults: Vec<ProxyFault>,
     /// Status code of the API server's response; `None`: the request was not forwarded, or is not answered yet.
@@ -33,22 +35,25 @@ pub struct CallRecord {
 pub struct CallLog {
     started: Instant,
     entries: Mutex<Vec<CallRecord>>,
+    /// Times of the starts of clients, in order.
+    client_starts: Mutex<Vec<Duration>>,
 }
 
 impl Default for CallLog {
     fn default() -> Self {
-        Self { started: Instant::now(), entries: Mutex::default() }
+        Self { started: Instant::now(), entries: Mutex::default(), client_starts: Mutex::default() }
     }
 }
 
 impl CallLog {
     /// Appends a call; returns its index, with which the outcome is recorded later.
-    pub(super) fn record(&self, call: ApiCall, guarded: bool, faults: Vec<ProxyFault>) -> usize {
+    pub(super) fn record(&self, call: ApiCall, guarded: bool, phase: Option<String>, faults: Vec<ProxyFault>) -> usize {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.push(CallRecord {
             at: self.started.elapsed(),
             call,
             has_precondition: guarded,
+            phase,
             faults,
             status: None,
             changed_events: 0,
@@ -70,6 +75,16 @@ impl CallLog {
         if let Some(entry) = entries.get_mut(number) {
             entry.changed_events += 1;
         }
+    }
+
+    /// Records that a client is about to be started: what follows is not of an earlier one.
+    pub fn record_client_start(&self) {
+        self.client_starts.lock().unwrap_or_else(PoisonError::into_inner).push(self.started.elapsed());
+    }
+
+    /// Returns the times of the starts of clients, in order.
+    pub fn client_starts(&self) -> Vec<Duration> {
+        self.client_starts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the number of calls that this fault changed; for a fault of events, the number of events.

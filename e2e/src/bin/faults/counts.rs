@@ -1,4 +1,4 @@
-//! Counts requests and creations: the oracles O2 and O7.
+//! Counts requests and creations: the oracle O2, and the part of O7 about single requests.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,13 +15,6 @@ pub(crate) fn is_change(entry: &CallRecord) -> bool {
 
 fn is_upkeep(resource: &str) -> bool {
     matches!(resource, "leases" | "events")
-}
-
-/// Counts the writes in a namespace that the API server accepted.
-pub(crate) fn writes(proxy: &FaultProxy, namespace: &str) -> usize {
-    let entries = proxy.faults.log.since(Duration::ZERO);
-    let taken = entries.iter().filter(|entry| entry.status.is_some_and(|code| code < 300));
-    taken.filter(|entry| entry.call.namespace == namespace && is_change(entry)).count()
 }
 
 /// Checks that no request was sent too often, refused attempts included, and none before the end of the `Retry-After` of a

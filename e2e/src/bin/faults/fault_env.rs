@@ -27,12 +27,12 @@ use tokio::{
 
 use crate::{
     args::Args,
-    counts::writes,
     invariants::InvariantChecker,
     masked,
     oracles::{BACKOFF, BaselineRun, FaultRun},
     scenarios::{FaultScenario, OperatorTermination},
     script::{ScriptNamespace, described},
+    writes::WriteCounts,
 };
 
 /// Identity of the operator, always the same, so that it holds its lease again after it was killed.
@@ -103,8 +103,8 @@ impl FaultEnv {
             let found = masked::difference(&state, &masked::masked_state(other).await?);
             ensure!(found.is_none(), "two undisturbed runs differ: {}", found.unwrap_or_default());
         }
-        let writes =
-            run.namespaces.iter().map(|namespace| writes(&run.proxy, &namespace.name)).max().unwrap_or_default();
+        let writes = run.namespaces.iter().map(|namespace| WriteCounts::of(&run.proxy, &namespace.name));
+        let writes = writes.max_by_key(|found| found.counted).unwrap_or_default();
         let (_, memory) = process::memory(run.operator.pid)?;
         let reference =
             BaselineRun { state, creations: run.invariants.creation_counts(&namespace.name), writes, took, memory };
@@ -337,6 +337,7 @@ impl FaultEnv {
             arguments: &[],
             variables: &[("RECIF_CRASH_AT", crash_at.unwrap_or_default())],
         };
+        proxy.faults.log.record_client_start();
         OperatorProcess::start(&start).await
     }
 }

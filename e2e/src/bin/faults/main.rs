@@ -19,6 +19,7 @@ mod scenarios;
 mod script;
 mod upgrade;
 mod walk;
+mod writes;
 
 use std::process::ExitCode;
 

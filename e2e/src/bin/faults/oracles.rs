@@ -11,10 +11,11 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::{
-    counts::{check_request_rate, describe_difference, is_change, writes},
+    counts::{check_request_rate, describe_difference, is_change},
     invariants::InvariantChecker,
     scenarios::FaultScenario,
     script::ScriptNamespace,
+    writes::WriteCounts,
 };
 
 /// Longest wait for the settled state after the faults: the longest back-off, plus twice the time of the undisturbed run.
@@ -26,8 +27,8 @@ const QUIET: Duration = Duration::from_secs(10);
 pub(crate) struct BaselineRun {
     pub(crate) state: BTreeMap<String, Value>,
     pub(crate) creations: BTreeMap<String, usize>,
-    /// Largest number of writes of the operator in one namespace.
-    pub(crate) writes: usize,
+    /// Writes of the operator in the namespace with most of them.
+    pub(crate) writes: WriteCounts,
     pub(crate) took: Duration,
     pub(crate) memory: f64,
 }
@@ -65,6 +66,7 @@ impl FaultRun {
         if let Some(entry) = unguarded {
             bail!("O5: neither uid nor version: {}", entry.call);
         }
+        let (mut writes, mut repeated) = (0, 0);
         for namespace in &self.namespaces {
             let created = self.invariants.creation_counts(&namespace.name);
             ensure!(
@@ -73,9 +75,18 @@ impl FaultRun {
                 namespace.name,
                 describe_difference(&reference.creations, &created)
             );
-            let found = writes(&self.proxy, &namespace.name);
-            let most = reference.writes * (1 + scenario.writes as usize);
-            ensure!(found <= most, "O7: {}: {found} writes, undisturbed {}", namespace.name, reference.writes);
+            let found = WriteCounts::of(&self.proxy, &namespace.name);
+            let most = reference.writes.counted * (1 + scenario.writes as usize);
+            ensure!(
+                found.counted <= most,
+                "O7: {}: {} writes, undisturbed {}, at most {most}, without {} applies again after kills; most often {}",
+                namespace.name,
+                found.counted,
+                reference.writes.counted,
+                found.repeated,
+                found.most_frequent(&reference.writes)
+            );
+            (writes, repeated) = (writes.max(found.counted), repeated.max(found.repeated));
         }
         for rule in scenario.rules {
             let hits = self.proxy.faults.log.hit_count(rule.fault);
@@ -94,6 +105,11 @@ impl FaultRun {
         let more = memory / reference.memory;
         ensure!(more <= 1.5, "O8: {memory:.0} MB, undisturbed {:.0}", reference.memory);
         check_request_rate(&self.proxy)?;
-        Ok(format!("settled after {:.1} s, {memory:.0} MB ({more:.2} × undisturbed)", self.settled_after.as_secs_f32()))
+        Ok(format!(
+            "settled after {:.1} s, {memory:.0} MB ({more:.2} × undisturbed), {writes} writes (undisturbed {}), \
+             {repeated} applies again after kills",
+            self.settled_after.as_secs_f32(),
+            reference.writes.counted
+        ))
     }
 }

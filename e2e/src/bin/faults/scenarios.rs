@@ -12,7 +12,8 @@ pub(crate) struct FaultScenario {
     pub(crate) rules: &'static [FaultRule],
     /// Duration of the faults; `None`: until the script has ended.
     pub(crate) window: Option<Duration>,
-    /// Additional writes that are allowed per namespace, as a multiple of those of the undisturbed run.
+    /// Additional writes that are allowed per namespace, as a multiple of those of the undisturbed run; without the applies that
+    /// a kill makes necessary again.
     pub(crate) writes: u32,
     /// Way in which the operator ends while the script is played.
     pub(crate) termination: OperatorTermination,
@@ -159,6 +160,6 @@ pub(crate) const SCENARIOS: &[FaultScenario] = &[
         "P36-tools-undefined",
         &[FaultRule::new(TOOLS, FaultTrigger::Always, ProxyFault::Refuse(404, "NotFound", None))],
     ),
-    // The operator lives less than the half second of the debounce of changes, so it only makes progress after the kills.
+    // It lives no longer than the debounce of missing references, so the agent that waits for one goes on only after the kills.
     FaultScenario { termination: OperatorTermination::Killed(300), ..within(30, "P30-killed", &[]) },
 ];
