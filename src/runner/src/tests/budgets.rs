@@ -19,8 +19,8 @@ use super::*;
 const STOPPED: &str = "[stopped: today's token budget is spent]";
 const GREEDY: &str = "[stopped: the model asked for tools more than 5 times]";
 
-/// Answers a request in OpenAI's form for 15 tokens: "hello" with text, "limit" with the most tokens that it asks for, "half" with text that
-/// is cut off, and anything else with a call of a tool besides, which is cut off for "half a call".
+/// Answers a request in OpenAI's form for 15 tokens: "hello" with text, "limit" with the most tokens that it asks for, "half" with text
+/// that is cut off, and anything else with a call of a tool besides, which is cut off for "half a call".
 async fn answer(State(asked): State<Arc<AtomicU64>>, body: String) -> Response {
     let number = asked.fetch_add(1, Ordering::Relaxed);
     let body: Value = serde_json::from_str(&body).unwrap();
