@@ -102,7 +102,7 @@ struct DayTokens {
     reporting: ReportingCounts,
 }
 
-/// Responses that reported what its models used: any of today or of this gateway, and the number of those that should have.
+/// Whether any response reported what its models used, and the number of those that should have and did not.
 #[derive(Debug, Serialize)]
 struct ReportingCounts {
     any: bool,
@@ -184,7 +184,10 @@ async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<D
         let cost = |cost: &CostBudgets| spent(&cost.name(name));
         let (spent, cost) = (spent(name), route.object.cost.as_ref().map_or(0, cost));
         let reporting = &route.workload.reporting;
-        let reporting = ReportingCounts { any: reporting.any() || spent > 0 || cost > 0, without: reporting.without() };
+        if spent > 0 || cost > 0 {
+            reporting.found();
+        }
+        let reporting = ReportingCounts { any: reporting.any(), without: reporting.without() };
         DayTokens { day: now.day(), spent, cost, reporting }
     };
     let report = |route: &Route| WorkloadDemand {

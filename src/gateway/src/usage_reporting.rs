@@ -25,6 +25,12 @@ impl UsageReporting {
         self.any.load(Relaxed)
     }
 
+    /// Says that a response had a report, to this gateway or to another one. It holds until the process ends: the sums of a day by which
+    /// another gateway's reports are known are gone at midnight.
+    pub(super) fn found(&self) {
+        self.any.store(true, Relaxed);
+    }
+
     /// Returns the number of responses whose report is missing.
     pub(super) fn without(&self) -> u64 {
         self.without.load(Relaxed)
@@ -45,7 +51,7 @@ impl<'a> ResponseReport<'a> {
     /// Says that the response has a report.
     pub(super) fn found(&mut self) {
         self.is_missing = false;
-        self.reporting.any.store(true, Relaxed);
+        self.reporting.found();
     }
 }
 

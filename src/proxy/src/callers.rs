@@ -30,6 +30,13 @@ pub(super) enum ForwardedUser {
     Named(Arc<str>),
 }
 
+impl ForwardedUser {
+    /// Reports whether a gateway vouches for the request.
+    pub(super) fn is_vouched_for(&self) -> bool {
+        matches!(self, Self::Nameless | Self::Named(_))
+    }
+}
+
 /// Verifier of callers' tokens.
 ///
 /// Invariant: `verified` holds only tokens whose signature was valid, and at most [`MAX_TOKENS`].

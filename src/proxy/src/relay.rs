@@ -19,7 +19,7 @@ use super::{
 /// Fields that limit only their own request, also one that came by no gateway.
 const OF_BUDGETS: [&str; 3] = [LEFT_HEADER, LEFT_COST_HEADER, PRICES_HEADER];
 
-/// Field by which a workload knows that a request came by a gateway.
+/// Field by which a workload knows that a request came by a gateway. It passes only where the gateway's word can be verified.
 const VIA: &str = "x-recif-via";
 
 /// Admitted request, reduced to its rewritten head and the facts that the exchange needs.
@@ -185,11 +185,13 @@ fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Ve
         let chain = is("x-forwarded-for");
         has_chain |= chain;
         // Fields that only a gateway may set, among them those meant for the sidecar.
-        let ours = *user != ForwardedUser::AsSent
-            && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"))
-            && !OF_BUDGETS.into_iter().any(is)
-            && (*user == ForwardedUser::Unknown || !is(VIA));
-        chain || ours
+        let ours = name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"));
+        let passes = || match user {
+            _ if is(VIA) => user.is_vouched_for(),
+            ForwardedUser::AsSent => true,
+            _ => OF_BUDGETS.into_iter().any(is),
+        };
+        chain || (ours && !passes())
     });
     writer = if has_chain {
         let earlier = head.fields.values(head.bytes, "x-forwarded-for").flat_map(|value| [value, b", "]);

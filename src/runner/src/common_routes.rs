@@ -167,11 +167,16 @@ async fn require_own_pod(
     next: Next,
 ) -> Response {
     let probe = matches!(request.uri().path(), "/healthz" | "/readyz");
-    if probe || peer.ip().to_canonical().is_loopback() {
+    if probe || is_in_pod(peer) {
         return next.run(request).await;
     }
     let why = format!("this runtime answers its sidecar alone: call port {port} of this Pod, or the gateway");
     ErrorResponse(StatusCode::FORBIDDEN, why).into_response()
+}
+
+/// Reports whether a peer is in this Pod, as its sidecar is.
+fn is_in_pod(peer: SocketAddr) -> bool {
+    peer.ip().to_canonical().is_loopback()
 }
 
 async fn require_local(request: Request, next: Next) -> Response {
@@ -215,7 +220,9 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         let trace = TraceScope::of_request(&shell.metrics.tracing, request.headers());
         let run = trace.run_id();
         account = UsageAccount::new(caller.as_deref().unwrap_or_default()).within(&trace);
-        account = account.with_budgets(request.headers(), &shell.metrics.usage);
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let is_by_sidecar = peer.is_some_and(|ConnectInfo(peer)| is_in_pod(*peer));
+        account = account.with_budgets(request.headers(), is_by_sidecar, &shell.metrics.usage);
         let mut response = account.clone().scope(next.run(request)).await;
         if let Some(run) = run.and_then(|run| HeaderValue::from_str(&run).ok()) {
             response.headers_mut().insert(RUN_HEADER, run);
@@ -285,7 +292,7 @@ async fn usage(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Query(known): Query<KnownUsage>,
 ) -> Result<Json<UsageReport>, ErrorResponse> {
-    if !peer.ip().to_canonical().is_loopback() {
+    if !is_in_pod(peer) {
         return Err(ErrorResponse(StatusCode::NOT_FOUND, "unknown route".into()));
     }
     Ok(Json(shell.metrics.usage.report(&known.instance, known.after)))

@@ -120,11 +120,11 @@ impl TurnLoop<'_> {
             if !text.is_empty() {
                 request.messages.push(Arc::new(Message::Assistant(text)));
             }
+            // An answer may be cut off because no more tokens were left for it: its calls may not be whole.
+            if is_cut && let Some(end) = request.account.budget_end() {
+                return self.end_by_budget(request, outcome, end.unit).await;
+            }
             if calls.is_empty() {
-                // An answer may be cut off because no more tokens were left for it.
-                if let Some(end) = request.account.budget_end().filter(|_| is_cut) {
-                    return self.end_by_budget(request, outcome, end.unit).await;
-                }
                 return Ok(outcome);
             }
             if *tool_turns == 0 {

@@ -1,11 +1,12 @@
 //! Tests of requests beyond the limits of a workload.
 
+use crds::usage::SpentTokens;
 use identity::{DEMAND_AUDIENCE, KeySet, LIMITS_AUDIENCE, LIMITS_PATH, unix_now};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::{CostBudgets, RateLimits, TokenBudgets, admin::Admin};
+use crate::{CostBudgets, RateLimits, TokenBudgets, admin::Admin, clients::ClientId, limits::LimitTime};
 
 const PER_CALLER: RateLimits = RateLimits { per_workload: None, per_caller: Some(2) };
 
@@ -89,8 +90,8 @@ async fn an_mcp_client_gets_an_error_of_json_rpc() {
     let limits = RateLimits { per_workload: Some(1), per_caller: None };
     let server = Object { no_pod: None, ..limited(limits) };
     gateway.shared.routes.object(RoutedKind::McpServer, &Key::new("ns", "m"), Some(Arc::new(server)));
-    let now = crate::limits::LimitTime::now(&gateway.shared.clock);
-    let caller = || crate::clients::ClientId::User("alice".into());
+    let now = LimitTime::now(&gateway.shared.clock);
+    let caller = || ClientId::User("alice".into());
     assert!(gateway.shared.limits.admit(limits, "mcpserver/ns/m", caller, now).is_ok());
     let refused = gateway.answer(&request("/v1/mcp/ns/m/mcp", "192.0.2.1")).await;
     let error = &body(&refused)["error"];
@@ -248,28 +249,44 @@ async fn the_totals_of_a_pod_are_those_of_the_day_and_no_client_gets_them() {
     assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
 }
 
+/// Returns what the operator hears of the reports of the workload.
+async fn reporting(gateway: &TestGateway) -> Value {
+    let request = axum::http::Request::get("/_recif/demand").body(axum::body::Body::empty()).unwrap();
+    let answer = Admin::new(gateway.shared.clone()).router().oneshot(request).await.unwrap();
+    let body = axum::body::to_bytes(answer.into_body(), 100_000).await.unwrap();
+    let demand: Value = serde_json::from_slice(&body).unwrap();
+    demand["workloads"][0]["tokens"]["reporting"].clone()
+}
+
 #[tokio::test]
 async fn the_operator_hears_which_workload_with_a_budget_reports_no_usage() {
     let gateway = TestGateway::start(&[], &[answering_pod().await]).await;
-    let reporting = async || {
-        let request = axum::http::Request::get("/_recif/demand").body(axum::body::Body::empty()).unwrap();
-        let answer = Admin::new(gateway.shared.clone()).router().oneshot(request).await.unwrap();
-        let body = axum::body::to_bytes(answer.into_body(), 100_000).await.unwrap();
-        let demand: Value = serde_json::from_slice(&body).unwrap();
-        demand["workloads"][0]["tokens"]["reporting"].clone()
-    };
     let post: &[u8] = b"POST /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let ask = async |request: &[u8]| assert!(gateway.answer(request).await.starts_with("HTTP/1.1 200 "));
     ask(post).await;
     gateway.object(Some(budgeted(None, Some(1000))));
-    assert_eq!(reporting().await, json!({ "any": false, "without": 0 }), "it had no budget");
+    assert_eq!(reporting(&gateway).await, json!({ "any": false, "without": 0 }), "it had no budget");
     ask(post).await;
     ask(post).await;
     ask(request("/v1/agents/ns/a/x", "192.0.2.1").as_slice()).await;
-    assert_eq!(reporting().await, json!({ "any": false, "without": 2 }), "a page of it asks no model");
+    assert_eq!(reporting(&gateway).await, json!({ "any": false, "without": 2 }), "a page of it asks no model");
     gateway.pods(&[(pod_that_sends(with_header("x-recif-usage", "in=0, out=0")).await, EndpointState::Ready)]);
     ask(post).await;
-    assert_eq!(reporting().await, json!({ "any": true, "without": 2 }));
+    assert_eq!(reporting(&gateway).await, json!({ "any": true, "without": 2 }));
+}
+
+#[tokio::test]
+async fn what_another_gateway_heard_of_usage_is_known_after_midnight_too() {
+    let gateway = TestGateway::start(&[], &[answering_pod().await]).await;
+    let object = budgeted(Some(1000), None);
+    gateway.object(Some(object.clone()));
+    let limits = &gateway.shared.limits;
+    let totals = SpentTokens { day: TODAY, run: 5, all: 9, own: None };
+    let nobody = || ClientId::User("nobody".into());
+    limits.take_totals(&object.budgets.unwrap(), "agent/ns/a", nobody, &totals, LimitTime::now(&Clock::at(NOON)));
+    assert_eq!(reporting(&gateway).await, json!({ "any": true, "without": 0 }));
+    limits.sweep(LimitTime::now(&Clock::at(NOON + 86_400_000)));
+    assert_eq!(reporting(&gateway).await, json!({ "any": true, "without": 0 }), "the sums of that day are gone");
 }
 
 #[tokio::test]
@@ -280,7 +297,7 @@ async fn without_a_budget_totals_are_not_taken_and_no_client_gets_them_either() 
     let answer = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert_eq!((field(&answer, "x-recif-spent"), field(&answer, "x-recif-cost")), (None, None), "{answer}");
-    let now = crate::limits::LimitTime::now(&gateway.shared.clock);
+    let now = LimitTime::now(&gateway.shared.clock);
     assert_eq!(gateway.shared.limits.spent_today("agent/ns/a", now), 0);
 }
 

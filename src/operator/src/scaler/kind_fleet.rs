@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
     use crate::scaler::{
-        LiveFleet, WorkloadFleet as _,
+        LiveFleet, ReportingState, WorkloadFleet as _,
         testing::{fleet, observe},
     };
 
@@ -276,6 +276,23 @@ mod tests {
         assert_eq!(agent.round(9).await, within());
         agent.limit(&json!([]));
         assert_eq!(agent.round(9).await, says("", "", Value::Null));
+    }
+
+    #[tokio::test]
+    async fn both_conditions_are_written_one_after_the_other_and_once() {
+        let agent = PricedAgent::new();
+        let id = WorkloadId { kind: "Agent", key: Key::new("ns", "a") };
+        let reporting = Some(ReportingState { any: false, without: 20 });
+        let tokens = ReportedTokens { day: day_of(Timestamp::now().as_second()), spent: 0, cost: 0, reporting };
+        let reported = HashMap::from([(id.clone(), tokens)]);
+        for expected in [&["Ready", "WithinLimits"][..], &["Ready", "WithinLimits", "LimitsEnforced"]] {
+            assert_eq!(agent.fleet.due_budgets(&reported), [id.clone()]);
+            agent.fleet.note_budget(&id, Some(tokens)).await.unwrap();
+            let conditions = agent.stored.lock().unwrap()["status"]["conditions"].clone();
+            let types: Vec<_> = conditions.as_array().unwrap().iter().map(|it| it["type"].as_str().unwrap()).collect();
+            assert_eq!(types, expected);
+        }
+        assert_eq!(agent.fleet.due_budgets(&reported), Vec::<WorkloadId>::new());
     }
 
     #[tokio::test]

@@ -67,9 +67,10 @@ async fn what_is_left_of_budgets_arrives() {
 }
 
 #[tokio::test]
-async fn a_sidecar_without_keys_believes_what_it_is_told() {
+async fn a_sidecar_without_keys_believes_a_name_but_not_that_a_request_came_by_a_gateway() {
     let mut proxy = TestProxy::start(&[]).await;
-    assert_eq!(reported(&mut proxy, "X-Recif-User: alice\r\n").await, ["X-Recif-User: alice"]);
+    let sent = "X-Recif-User: alice\r\nx-recif-via: g\r\n";
+    assert_eq!(reported(&mut proxy, sent).await, ["X-Recif-User: alice"]);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Client of OpenAI's Chat Completions API, which many other servers implement.
 //!
-//! With a configured base URL it uses the older names that such servers know: `max_tokens` and `top_k`.
+//! With the base URL of another server it uses the older names that such servers know: `max_tokens` and `top_k`.
 //!
 //! Source: <https://platform.openai.com/docs/api-reference/chat>.
 
@@ -45,7 +45,7 @@ impl OpenAi {
 
 impl Protocol for OpenAi {
     fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
-        let (_, body) = chat_body(&self.0, request, self.0.is_custom)?;
+        let (_, body) = chat_body(&self.0, request, is_compatible(&self.0))?;
         let mut headers = HeaderMap::new();
         if let Some(key) = self.0.key_header("Bearer ", request.key.as_ref()) {
             headers.insert(AUTHORIZATION, key);
@@ -56,6 +56,11 @@ impl Protocol for OpenAi {
     fn reader(&self) -> Box<dyn Reader> {
         Box::new(OpenAiReader::default())
     }
+}
+
+/// Reports whether another server is at the endpoint. OpenAI's own, which may be configured too, refuses the older names for newer models.
+fn is_compatible(endpoint: &ModelEndpoint) -> bool {
+    endpoint.custom_host().is_some_and(|host| host != "api.openai.com" && !host.ends_with(".api.openai.com"))
 }
 
 /// Encodes `request` for the model at `endpoint` and returns the model's id and the body. `is_compatible`: the server is
@@ -303,5 +308,26 @@ impl OpenAiReader {
             self.calls.begin(place, &id, &name)?;
         }
         self.calls.push_arguments(place, &arguments.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openai_gets_its_own_names_where_its_address_is_configured_too() {
+        let credentials = |name: &str| (name == "OPENAI_API_KEY").then(|| "KEY".to_owned());
+        for (base, expected) in [
+            (None, false),
+            (Some("https://api.openai.com/v1"), false),
+            (Some("https://eu.api.openai.com/v1"), false),
+            (Some("https://myapi.openai.com/v1"), true),
+            (Some("http://vllm.models:8000/v1"), true),
+        ] {
+            let reference = ModelRef { base_url: base.map(str::to_owned), ..ModelRef::new("openai", "gpt-5") };
+            let endpoint = ModelEndpoint::find(&reference, &credentials, &PROVIDER).unwrap();
+            assert_eq!(is_compatible(&endpoint), expected, "{base:?}");
+        }
     }
 }

@@ -19,22 +19,25 @@ use super::*;
 const STOPPED: &str = "[stopped: today's token budget is spent]";
 const GREEDY: &str = "[stopped: the model asked for tools more than 5 times]";
 
-/// Answers a request in OpenAI's form for 15 tokens: "hello" with text, "limit" with the most tokens that it asks for, and anything else
-/// with a call of a tool besides.
+/// Answers a request in OpenAI's form for 15 tokens: "hello" with text, "limit" with the most tokens that it asks for, "half" with text
+/// that is cut off, and anything else with a call of a tool besides, which is cut off for "half a call".
 async fn answer(State(asked): State<Arc<AtomicU64>>, body: String) -> Response {
     let number = asked.fetch_add(1, Ordering::Relaxed);
     let body: Value = serde_json::from_str(&body).unwrap();
     let user = body["messages"].as_array().unwrap().iter().rfind(|message| message["role"] == "user").unwrap();
-    let function = json!({ "name": "datetime", "arguments": "{}" });
-    let delta = match user["content"].as_str() {
-        Some("hello") => json!({ "content": "Hi." }),
-        Some("limit") => json!({ "content": body["max_tokens"].to_string() }),
-        _ => {
-            let calls = json!([{ "index": 0, "id": format!("call_{number}"), "function": function }]);
-            json!({ "content": "Hm. ", "tool_calls": calls })
-        }
+    let function = |arguments: &str| json!({ "name": "datetime", "arguments": arguments });
+    let call = |arguments: &str| {
+        let calls = json!([{ "index": 0, "id": format!("call_{number}"), "function": function(arguments) }]);
+        json!({ "content": "Hm. ", "tool_calls": calls })
     };
-    let text = json!({ "choices": [{ "delta": delta, "finish_reason": "stop" }] });
+    let (delta, end) = match user["content"].as_str() {
+        Some("hello") => (json!({ "content": "Hi." }), "stop"),
+        Some("limit") => (json!({ "content": body["max_tokens"].to_string() }), "stop"),
+        Some("half") => (json!({ "content": "Hm" }), "length"),
+        Some("half a call") => (call(""), "length"),
+        _ => (call("{}"), "stop"),
+    };
+    let text = json!({ "choices": [{ "delta": delta, "finish_reason": end }] });
     let usage = json!({ "choices": [], "usage": { "prompt_tokens": 10, "completion_tokens": 5 } });
     let events = format!("data: {text}\n\ndata: {usage}\n\ndata: [DONE]\n\n");
     ([(CONTENT_TYPE, "text/event-stream")], events).into_response()
@@ -138,6 +141,23 @@ async fn an_answer_may_be_no_longer_than_what_is_left_but_not_too_short() {
         let (_, _, answer) = ask(&runner, "/chat", &left_today(left), &json!({ "message": "limit" })).await;
         assert_eq!(answer["reply"], expected, "{left}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_off_as_nothing_is_left_ends_the_turn_and_calls_no_tool() {
+    let (runner, _) = start().await;
+    let (_, first) = runner.chat(json!({ "message": "hello" })).await;
+    for (message, left, expected) in [
+        ("half", 16, "Hm".to_owned()),
+        ("half", 15, format!("Hm{STOPPED}")),
+        ("half a call", 15, format!("Hm. {STOPPED}")),
+    ] {
+        let body = json!({ "message": message, "conversation_id": first["conversation_id"] });
+        let (status, _, answer) = ask(&runner, "/chat", &left_today(left), &body).await;
+        assert_eq!((status, answer["reply"].as_str()), (200, Some(&*expected)), "{message} {left}");
+    }
+    let (_, metrics) = runner.get("/metrics").await;
+    assert!(!metrics.contains("recif_runner_tool_calls_total{"), "what was cut off is no call: {metrics}");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use axum::{
     body::Body,
     extract::{ConnectInfo, Request},
 };
+use crds::usage::{LEFT_HEADER, LeftTokens, day_of};
 use tower::ServiceExt as _;
 
 use super::*;
@@ -45,6 +46,24 @@ async fn without_a_sidecar_the_caller_is_not_passed_outside_of_the_pod() {
     let mut request = Request::get("/_recif/usage").header("host", "a").body(Body::empty()).unwrap();
     request.extensions_mut().insert(ConnectInfo("10.0.0.9:9".parse::<SocketAddr>().unwrap()));
     assert_eq!(service.router.oneshot(request).await.unwrap().status(), 404);
+}
+
+#[tokio::test]
+async fn none_but_the_sidecar_says_for_others_what_is_left() {
+    let service = build_app(RunnerConfig::read(&|_| None).unwrap(), Arc::new(|_: &str| None)).service();
+    let ask = async |peer: &str, fields: &[(&str, &str)]| {
+        let request = Request::post("/chat").header("host", "a");
+        let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let mut request = request.body(Body::from(r#"{"message": "hello"}"#)).unwrap();
+        request.extensions_mut().insert(ConnectInfo(peer.parse::<SocketAddr>().unwrap()));
+        service.router.clone().oneshot(request).await.unwrap().status().as_u16()
+    };
+    let left = LeftTokens { day: day_of(crate::usage::now_seconds()), all: Some(0), own: None }.to_string();
+    let nothing_left = [("x-recif-via", "g"), (LEFT_HEADER, left.as_str())];
+    assert_eq!(ask("10.0.0.9:9", &nothing_left).await, 429, "its own turn");
+    assert_eq!(ask("10.0.0.9:9", &[]).await, 200, "the turn of another");
+    assert_eq!(ask("127.0.0.1:9", &nothing_left).await, 429);
+    assert_eq!(ask("127.0.0.1:9", &[]).await, 429, "the sidecar has said it");
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ pub(crate) const RESPONSE_HEADER: HeaderName = HeaderName::from_static(USAGE_HEA
 const TOTAL_HEADER: HeaderName = HeaderName::from_static(SPENT_HEADER);
 /// Header of a response with their cost.
 const TOTAL_COST_HEADER: HeaderName = HeaderName::from_static(COST_HEADER);
-/// Header of requests by a gateway. The sidecar takes it off those that no gateway vouches for.
+/// Header of requests by a gateway. The sidecar takes it off those that no gateway vouches for, so it counts on its requests alone.
 const GATEWAY_HEADER: &str = "x-recif-via";
 
 tokio::task_local! {
@@ -78,15 +78,15 @@ impl UsageAccount {
     }
 
     /// Returns the same account with the budgets that the headers of the request name. A request that came by no gateway has those that
-    /// a gateway named last, too, but for those of its caller.
-    pub(crate) fn with_budgets(self, headers: &HeaderMap, ledger: &UsageLedger) -> Self {
+    /// a gateway named last, too, but for those of its caller. `is_by_sidecar`: the Pod's own sidecar sent it.
+    pub(crate) fn with_budgets(self, headers: &HeaderMap, is_by_sidecar: bool, ledger: &UsageLedger) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let left = |name: &str| text(name).and_then(read_left);
         let tokens = left(LEFT_HEADER).map(|left| RequestBudget::new(left, None, &self.caller, ledger));
         let cost = left(LEFT_COST_HEADER).zip(text(PRICES_HEADER).and_then(ModelPrices::read));
         let cost = cost.map(|(left, prices)| RequestBudget::new(left, Some(prices), &self.caller, ledger));
         let (mut budgets, now): (Vec<_>, _) = (tokens.into_iter().chain(cost).collect(), now_seconds());
-        if headers.contains_key(GATEWAY_HEADER) {
+        if is_by_sidecar && headers.contains_key(GATEWAY_HEADER) {
             ledger.keep_budgets(budgets.iter().filter_map(RequestBudget::terms_of_all).collect(), now);
         } else {
             budgets

@@ -24,6 +24,8 @@ const CELLS_PER_REPORT: usize = 2_000;
 #[derive(Clone)]
 pub(crate) struct UsageLedger {
     state: Arc<Mutex<LedgerState>>,
+    /// What is left of the budgets of all callers. Under a lock of its own, since each request takes it, and none is to wait for a report.
+    latest: Arc<Mutex<LatestBudgets>>,
     metrics: UsageMetrics,
 }
 
@@ -42,8 +44,6 @@ struct LedgerState {
     cells: HashMap<UsageKey, CountedCell>,
     /// Tokens of the newest day.
     today: DaySums,
-    /// What is left of the budgets of all callers.
-    latest: LatestBudgets,
     ratios: HashMap<Arc<str>, TokenRatio>,
 }
 
@@ -71,10 +71,9 @@ impl Default for UsageLedger {
             hour: i64::MIN,
             cells: HashMap::new(),
             today: DaySums::default(),
-            latest: LatestBudgets::default(),
             ratios: HashMap::new(),
         };
-        Self { state: Arc::new(Mutex::new(state)), metrics: UsageMetrics::default() }
+        Self { state: Arc::new(Mutex::new(state)), latest: Arc::default(), metrics: UsageMetrics::default() }
     }
 }
 
@@ -128,14 +127,14 @@ impl UsageLedger {
     /// Keeps what a gateway says now is left of the budgets of all callers; none: there are no such budgets. `now` is in seconds since
     /// 1970.
     pub(super) fn keep_budgets(&self, budgets: Vec<BudgetTerms>, now: i64) {
-        self.lock().latest = LatestBudgets { budgets, at: now };
+        *self.latest() = LatestBudgets { budgets, at: now };
     }
 
     /// Returns what a gateway last said is left, for a request that came by none, and counts the request if that is not known any more.
     pub(super) fn latest_budgets(&self, now: i64) -> Vec<BudgetTerms> {
         let (budgets, is_known) = {
-            let state = self.lock();
-            (state.latest.budgets.clone(), state.latest.is_known(now))
+            let latest = self.latest();
+            (latest.budgets.clone(), latest.is_known(now))
         };
         if !is_known {
             self.metrics.count_unknown_budget();
@@ -177,6 +176,10 @@ impl UsageLedger {
             }
             _ => bytes.div_ceil(BYTES_PER_TOKEN),
         }
+    }
+
+    fn latest(&self) -> MutexGuard<'_, LatestBudgets> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, LedgerState> {
