@@ -48,6 +48,6 @@ mod workers;
 pub use config::{Environment, NODE_NAME, NodeConfig, NodeError};
 pub use logs::Logs;
 pub use node::{LocalNode, Names};
-pub use output::{Output, Source, readable};
+pub use output::{LineSource, Output, readable};
 pub use programs::{DEV_COMMAND, DEV_FOLDER, PROXY_IMAGE, Programs, RUNNER_IMAGE};
 pub use tokens::Tokens;

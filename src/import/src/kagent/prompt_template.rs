@@ -21,7 +21,7 @@ pub(super) struct Rendered {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Node {
+enum TemplateNode {
     Text(String),
     Action(String),
 }
@@ -39,7 +39,7 @@ pub(super) fn render(
 }
 
 /// Splits a template into texts and actions; applies the marks that remove white space.
-fn nodes(template: &str) -> Vec<Node> {
+fn nodes(template: &str) -> Vec<TemplateNode> {
     let (mut nodes, mut rest, mut trims) = (Vec::new(), template, false);
     loop {
         let found = rest.find("{{").and_then(|begin| {
@@ -49,16 +49,16 @@ fn nodes(template: &str) -> Vec<Node> {
         let text = found.map_or(rest, |(begin, ..)| rest.get(..begin).unwrap_or_default());
         let text = if trims { text.trim_start() } else { text };
         let Some((_, after, end)) = found else {
-            nodes.push(Node::Text(text.to_owned()));
+            nodes.push(TemplateNode::Text(text.to_owned()));
             return nodes;
         };
         let action = after.get(..end).unwrap_or_default();
         let opens = action.strip_prefix('-').filter(|it| it.starts_with(char::is_whitespace));
-        nodes.push(Node::Text(if opens.is_some() { text.trim_end() } else { text }.to_owned()));
+        nodes.push(TemplateNode::Text(if opens.is_some() { text.trim_end() } else { text }.to_owned()));
         let action = opens.unwrap_or(action);
         let closes = action.strip_suffix('-').filter(|it| it.ends_with(char::is_whitespace));
         trims = closes.is_some();
-        nodes.push(Node::Action(closes.unwrap_or(action).trim().to_owned()));
+        nodes.push(TemplateNode::Action(closes.unwrap_or(action).trim().to_owned()));
         rest = after.get(end + 2..).unwrap_or_default();
     }
 }
@@ -89,7 +89,7 @@ impl Renderer<'_, '_> {
     }
 
     /// Renders nodes; `scope` holds `.` and the variables of the loops around them, which are `depth`.
-    fn block(&mut self, nodes: &[Node], scope: &[(String, String)], depth: usize) {
+    fn block(&mut self, nodes: &[TemplateNode], scope: &[(String, String)], depth: usize) {
         let mut at = 0;
         while let Some(node) = nodes.get(at) {
             at += 1;
@@ -99,11 +99,11 @@ impl Renderer<'_, '_> {
                 return;
             }
             let action = match node {
-                Node::Text(text) => {
+                TemplateNode::Text(text) => {
                     self.out.text += text;
                     continue;
                 }
-                Node::Action(action) => action,
+                TemplateNode::Action(action) => action,
             };
             if self.is_full() {
                 self.keep(action, TOO_LONG);
@@ -156,12 +156,12 @@ impl Renderer<'_, '_> {
     }
 
     /// Keeps a loop as it is, with what is in it.
-    fn keep_block(&mut self, action: &str, nodes: &[Node], why: &str) {
+    fn keep_block(&mut self, action: &str, nodes: &[TemplateNode], why: &str) {
         self.keep(action, why);
         for node in nodes {
             match node {
-                Node::Text(text) => self.out.text += text,
-                Node::Action(action) => self.out.text += &written(action),
+                TemplateNode::Text(text) => self.out.text += text,
+                TemplateNode::Action(action) => self.out.text += &written(action),
             }
         }
     }
@@ -232,13 +232,13 @@ fn opens_block(action: &str) -> bool {
 }
 
 /// Returns the place of the `end` of a block that began before these nodes.
-fn end_of_block(nodes: &[Node]) -> Option<usize> {
+fn end_of_block(nodes: &[TemplateNode]) -> Option<usize> {
     let mut depth = 0;
     for (at, node) in nodes.iter().enumerate() {
         match node {
-            Node::Action(action) if action == "end" && depth == 0 => return Some(at),
-            Node::Action(action) if action == "end" => depth -= 1,
-            Node::Action(action) if opens_block(action) && !action.starts_with("else") => depth += 1,
+            TemplateNode::Action(action) if action == "end" && depth == 0 => return Some(at),
+            TemplateNode::Action(action) if action == "end" => depth -= 1,
+            TemplateNode::Action(action) if opens_block(action) && !action.starts_with("else") => depth += 1,
             _ => {}
         }
     }
