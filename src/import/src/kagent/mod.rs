@@ -11,6 +11,7 @@ mod prompt;
 mod prompt_template;
 mod remote_server;
 mod service;
+mod template_nodes;
 mod tls;
 mod tool_server;
 mod tools;
