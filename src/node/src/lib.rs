@@ -13,6 +13,7 @@ mod check;
 mod config;
 mod config_error;
 mod container;
+mod container_end;
 mod context;
 mod deployment_status;
 mod deployments;
