@@ -19,6 +19,7 @@ mod discovery;
 mod errors;
 mod fields;
 mod forms;
+mod generated_names;
 mod key;
 mod kinds;
 mod lists;
@@ -48,6 +49,7 @@ mod target;
 mod valid;
 mod watch;
 mod write;
+mod written_fields;
 
 pub use logs::{LogError, LogOptions, LogStream, PodLogs};
 pub use reply::ResponseBody;
