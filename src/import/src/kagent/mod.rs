@@ -9,6 +9,7 @@ mod mcp_server;
 mod model_config;
 mod prompt;
 mod prompt_template;
+mod provider_settings;
 mod remote_server;
 mod service;
 mod template_nodes;
