@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use meta::{Key, PhasedObject};
 use serde_json::Value;
 
-use super::{ActionError, ApiError, Clock, StepNotes, retry_state::ObjectRetryState};
+use super::{ActionError, ApiError, Clock, StepNotes, object_retry_state::ObjectRetryState};
 
 /// Ports, clock and notes of one step.
 pub struct Context<D> {

@@ -8,7 +8,7 @@ use meta::{Key, PhasedObject, reason};
 
 use super::{
     Action, ActionError, ApiError, Context, Driver, EdgeOwner, NamespaceReader, StepNotes, Wait, backoff::jitter,
-    retry_state::ObjectRetryState, rules::rule, step_decision::StepDecision,
+    object_retry_state::ObjectRetryState, rules::rule, step_decision::StepDecision,
 };
 
 impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {

@@ -4,14 +4,10 @@
 //! All of it only delays; losing it in a restart changes no decision.
 
 use std::{
-    borrow::Borrow,
-    collections::HashMap,
-    hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use jiff::Timestamp;
 use meta::Key;
 
 use super::{
@@ -19,7 +15,11 @@ use super::{
     backoff::short_backoff,
     contention::OperatorContention,
     move_backoff::{ExternalState, MoveBackoff, WINDOW},
+    retry_entry::{RetryEntries, RetryEntry, StaleVersion, entry_of, remove_and_shrink},
 };
+
+/// Time after which an observed state is forgotten; no action asks about a longer one.
+const MAX_OBSERVED_TIME: Duration = Duration::from_secs(900);
 
 /// In-memory retry state of a kind, by object.
 ///
@@ -27,53 +27,6 @@ use super::{
 /// converged object takes no memory.
 #[derive(Debug, Default)]
 pub(super) struct RetryState(Mutex<RetryEntries>);
-
-#[derive(Debug, Default)]
-struct RetryEntries {
-    entries: HashMap<Key, RetryEntry>,
-    /// Time of the last sweep of expired entries.
-    swept: Duration,
-}
-
-#[derive(Debug, Default)]
-struct RetryEntry {
-    uid: String,
-    /// Phase in which the object waits, and the start of the wait.
-    waiting: Option<(String, Duration)>,
-    /// Failed requests in a row.
-    refusals: i32,
-    /// Earliest time of the next step, from the API server's `Retry-After`.
-    not_before: Option<Duration>,
-    /// Back-off of hot loops.
-    move_backoff: Option<MoveBackoff>,
-    /// Back-off from another operator that writes the object.
-    contention: Option<OperatorContention>,
-    /// Version that was the newest when this process wrote or read the object.
-    confirmed: Option<u64>,
-    /// Version that the API server rejected as stale.
-    stale: Option<StaleVersion>,
-    /// Observed states: name, start by the wall clock, age when first seen, and monotonic time when first seen.
-    observed_since: Vec<(&'static str, Timestamp, Duration, Duration)>,
-}
-
-/// Version that the API server rejected, most likely because it has a newer one, with its back-off.
-#[derive(Debug, Clone, Copy)]
-struct StaleVersion {
-    version: u64,
-    refusals: i32,
-    not_before: Duration,
-}
-
-/// Time after which an observed state is forgotten; no action asks about a longer one.
-const MAX_OBSERVED_TIME: Duration = Duration::from_secs(900);
-
-impl RetryEntry {
-    fn is_empty(&self) -> bool {
-        let quiet = self.waiting.is_none() && self.refusals == 0 && self.observed_since.is_empty();
-        let quiet = quiet && self.confirmed.is_none() && self.stale.is_none() && self.not_before.is_none();
-        quiet && self.move_backoff.is_none() && self.contention.is_none()
-    }
-}
 
 impl RetryState {
     /// Returns the rest of the quiet period of a wait.
@@ -273,68 +226,8 @@ impl RetryState {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, RetryEntries> {
+    /// Locks the entries.
+    pub(super) fn lock(&self) -> MutexGuard<'_, RetryEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Retry state of one object.
-#[derive(Debug)]
-pub(super) struct ObjectRetryState {
-    pub(super) retry_state: Arc<RetryState>,
-    pub(super) key: Key,
-    pub(super) uid: String,
-}
-
-impl ObjectRetryState {
-    /// Reports whether this version is known to have been the newest one.
-    pub(super) fn is_confirmed(&self, version: Option<u64>) -> bool {
-        let objects = self.retry_state.lock();
-        let known = objects.entries.get(&self.key).filter(|known| known.uid == self.uid);
-        version.is_some() && known.is_some_and(|known| known.confirmed == version)
-    }
-
-    /// Records that this version is not the newest one.
-    pub(super) fn mark_stale(&self, version: Option<u64>, now: Duration) {
-        self.retry_state.mark_stale(&self.key, &self.uid, version, now);
-    }
-
-    /// Records that this version is the newest one.
-    pub(super) fn confirm(&self, version: Option<u64>) {
-        entry_of(&mut self.retry_state.lock().entries, &self.key, &self.uid).confirmed = version;
-    }
-
-    /// Returns how long the state named `what` that began at `since` has lasted. `age` is its age if it is seen for the first
-    /// time.
-    pub(super) fn observed_for(&self, what: &'static str, since: Timestamp, age: Duration, now: Duration) -> Duration {
-        let mut objects = self.retry_state.lock();
-        let known = entry_of(&mut objects.entries, &self.key, &self.uid);
-        let (_, _, age, seen) =
-            match known.observed_since.iter().find(|(known, began, ..)| *known == what && *began == since) {
-                Some(found) => *found,
-                None => {
-                    known.observed_since.retain(|(known, ..)| *known != what);
-                    known.observed_since.push((what, since, age, now));
-                    (what, since, age, now)
-                }
-            };
-        age + now.saturating_sub(seen)
-    }
-}
-
-/// Removes an entry, and shrinks the map when it was the last one, to give back the memory of a busy period.
-pub fn remove_and_shrink<K: Borrow<Q> + Eq + Hash, Q: Eq + Hash + ?Sized, V>(map: &mut HashMap<K, V>, key: &Q) {
-    map.remove(key);
-    if map.is_empty() {
-        map.shrink_to_fit();
-    }
-}
-
-/// Returns the entry of this object, and replaces the entry of an earlier object of the same name.
-fn entry_of<'a>(objects: &'a mut HashMap<Key, RetryEntry>, key: &Key, uid: &str) -> &'a mut RetryEntry {
-    let known = objects.entry(key.clone()).or_default();
-    if known.uid != uid {
-        *known = RetryEntry { uid: uid.to_owned(), ..RetryEntry::default() };
-    }
-    known
 }

@@ -87,8 +87,12 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
         };
         let state = child.deployment.clone().unwrap_or_default();
         let key = cr.key();
-        match rollout(&child, &state, replicas::desired(cr.as_ref(), &state)) {
+        match rollout(cr.as_ref(), &child, &state) {
             Rollout::Done => {}
+            Rollout::AwaitsScaler => {
+                cx.notes.waiting("Scaling", "the scaler has not set the number of Pods yet");
+                return Ok(observed_change(cx, &next, &inputs));
+            }
             Rollout::InProgress => {
                 match cr.replicas() {
                     0 => cx.notes.waiting(reason::STOPPING, STOPPING),
@@ -101,10 +105,6 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
                 let message = health::worst_problem(&pods).map_or(message, |(_, why)| why);
                 return Err(ActionError::terminal(reason, message));
             }
-        }
-        if replicas::awaits_scaler(cr.as_ref(), &state) {
-            cx.notes.waiting("Scaling", "the scaler has not set the number of Pods yet");
-            return Ok(observed_change(cx, &next, &inputs));
         }
         if stopped && !cx.cache.pods(K::KIND, &key.namespace, &key.name).is_empty() {
             cx.notes.waiting(reason::STOPPING, STOPPING);

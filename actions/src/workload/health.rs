@@ -31,23 +31,26 @@ pub(super) const STOPPING: &str = "the Pods are still ending";
 pub(super) enum Rollout {
     /// All Pods are of the current template and available, and no other Pod is left.
     Done,
+    /// As [`Rollout::Done`], but the scaler has yet to take over the number of Pods.
+    AwaitsScaler,
     /// In progress.
     InProgress,
     /// The rollout will not complete by itself: reason and message.
     Stalled(&'static str, String),
 }
 
-/// Evaluates the rollout of a Deployment.
-pub(super) fn rollout(child: &CachedChild, deployment: &DeploymentState, wanted: i32) -> Rollout {
+/// Evaluates the rollout of a workload's Deployment.
+pub(super) fn rollout<K: WorkloadKind>(cr: &K, child: &CachedChild, deployment: &DeploymentState) -> Rollout {
     if deployment.observed_generation < child.generation {
         return Rollout::InProgress;
     }
+    let wanted = replicas::desired(cr, deployment);
     let done = deployment.desired == wanted
         && deployment.updated == wanted
         && deployment.available == wanted
         && deployment.replicas == wanted;
     if done {
-        return Rollout::Done;
+        return if replicas::awaits_scaler(cr, deployment) { Rollout::AwaitsScaler } else { Rollout::Done };
     }
     if let Some(message) = &deployment.replica_failure {
         return Rollout::Stalled(reason::REPLICA_FAILURE, format!("Pods cannot be created: {message}"));

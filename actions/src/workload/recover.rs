@@ -15,7 +15,6 @@ use super::{
     health::{Rollout, observed_change, rollout},
     inputs::inputs,
     kind::WorkloadKind,
-    replicas,
 };
 use crate::{deps::Deps, kind::Context, ports::ChildManifest, references::Inputs};
 
@@ -100,7 +99,8 @@ async fn cause_gone<K: WorkloadKind>(cx: &Context, cr: &K, inputs: &Inputs) -> R
             None => return Ok(Some("the Deployment is gone".to_owned())),
             Some(child) => {
                 let state = child.deployment.clone().unwrap_or_default();
-                if state.available > 0 && rollout(&child, &state, replicas::desired(cr, &state)) == Rollout::Done {
+                let rollout = rollout(cr, &child, &state);
+                if state.available > 0 && matches!(rollout, Rollout::Done | Rollout::AwaitsScaler) {
                     return Ok(Some("the Pods are ready now".to_owned()));
                 }
             }

@@ -15,7 +15,8 @@ use crate::{
     scale,
     structure::Structure,
     target::Target,
-    write::{FieldOwners, Request, Written, warnings},
+    write::{FieldOwners, Request, Written},
+    written_fields::warnings,
 };
 
 impl Request<'_> {

@@ -1,6 +1,6 @@
 //! The structure of objects for server-side apply: which lists have keys, which maps are one value; and the operations of
 //! [structured-merge-diff](https://github.com/kubernetes-sigs/structured-merge-diff) over it: fields of an object, comparison,
-//! merge, removal.
+//! removal; and, in a file of its own, merge.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::{
     builtin,
+    field_path::{FieldPath, PathElement, item_edge},
     fields::FieldSet,
     kinds::{Kind, Shape},
     schema::ListType,
 };
-
-/// Protocol of a port that names none. It is part of the keys of ports.
-const PROTOCOL: (&str, &str) = ("protocol", "TCP");
 
 /// The structure of a kind's objects.
 #[derive(Clone, Copy)]
@@ -31,35 +29,8 @@ pub(crate) struct Comparison {
     pub(crate) removed: FieldSet,
 }
 
-/// Path of a field in an object (structured merge): its edges, and its field names alone.
-#[derive(Default)]
-struct FieldPath<'a> {
-    edges: Vec<String>,
-    names: Vec<&'a str>,
-}
-
-impl<'a> FieldPath<'a> {
-    fn enter<T>(&mut self, step: &PathElement<'a>, then: impl FnOnce(&mut Self) -> T) -> T {
-        self.edges.push(step.edge.clone());
-        self.names.extend(step.name);
-        let result = then(self);
-        self.edges.pop();
-        if step.name.is_some() {
-            self.names.pop();
-        }
-        result
-    }
-}
-
 /// Name of a field, and its values in the old and the new object.
 type Pair<'a> = (Option<&'a str>, Option<&'a Value>, Option<&'a Value>);
-
-/// One step down into an object.
-struct PathElement<'a> {
-    edge: String,
-    /// Name of a field; none for an item of a list.
-    name: Option<&'a str>,
-}
 
 impl Structure<'_> {
     fn list_type(self, names: &[&str]) -> ListType {
@@ -87,7 +58,11 @@ impl Structure<'_> {
     }
 
     /// Returns the children of a value; none for a leaf, which is compared as a whole.
-    fn children<'v>(self, place: &FieldPath<'_>, value: &'v Value) -> Option<Vec<(PathElement<'v>, &'v Value)>> {
+    pub(crate) fn children<'v>(
+        self,
+        place: &FieldPath<'_>,
+        value: &'v Value,
+    ) -> Option<Vec<(PathElement<'v>, &'v Value)>> {
         match value {
             Value::Object(fields) if !self.is_atomic(place) => Some(
                 fields
@@ -180,56 +155,6 @@ impl Structure<'_> {
         }
     }
 
-    /// Returns the live object with what a configuration sets. Items of a list are in the configuration's order, and others keep
-    /// their place among them.
-    pub(crate) fn merge(self, live: &Value, config: &Value) -> Value {
-        self.merged(&mut FieldPath::default(), live, config)
-    }
-
-    fn merged<'v>(self, place: &mut FieldPath<'v>, live: &'v Value, config: &'v Value) -> Value {
-        let (Some(mine), Some(wanted)) = (self.children(place, live), self.children(place, config)) else {
-            return config.clone();
-        };
-        match (live, config) {
-            (Value::Object(fields), Value::Object(_)) => {
-                let mut fields = fields.clone();
-                for (step, value) in wanted {
-                    let name = step.name.unwrap_or_default();
-                    let value = match live.get(name) {
-                        Some(mine) => place.enter(&step, |place| self.merged(place, mine, value)),
-                        None => value.clone(),
-                    };
-                    fields.insert(name.to_owned(), value);
-                }
-                Value::Object(fields)
-            }
-            (Value::Array(_), Value::Array(_)) => {
-                let is_wanted = |edge: &str| wanted.iter().any(|(step, _)| step.edge == edge);
-                let mut result = Vec::new();
-                let mut rest = mine.iter().peekable();
-                let mut is_done: Vec<&str> = Vec::new();
-                for (step, value) in &wanted {
-                    // Items of others come before the next item that the configuration has, too.
-                    while let Some((other, item)) =
-                        rest.next_if(|(other, _)| !is_wanted(&other.edge) || is_done.contains(&other.edge.as_str()))
-                    {
-                        if !is_wanted(&other.edge) {
-                            result.push((*item).clone());
-                        }
-                    }
-                    is_done.push(&step.edge);
-                    result.push(match mine.iter().find(|(other, _)| other.edge == step.edge) {
-                        Some((_, mine)) => place.enter(step, |place| self.merged(place, mine, value)),
-                        None => (*value).clone(),
-                    });
-                }
-                result.extend(rest.filter(|(other, _)| !is_wanted(&other.edge)).map(|(_, item)| (*item).clone()));
-                Value::Array(result)
-            }
-            _ => config.clone(),
-        }
-    }
-
     /// Removes the fields of a set, with all that is in them.
     pub(crate) fn without(self, object: &Value, set: &FieldSet) -> Value {
         self.reduced(&mut FieldPath::default(), object, set)
@@ -249,22 +174,6 @@ impl Structure<'_> {
             kept.filter_map(|(name, value)| Some((name?.to_owned(), value))).collect::<Map<_, _>>().into()
         } else {
             kept.map(|(_, value)| value).collect::<Vec<_>>().into()
-        }
-    }
-}
-
-/// Returns the edge to an item of a list; none if the list is one value or the item has no key.
-fn item_edge(kind: &ListType, item: &Value) -> Option<String> {
-    match kind {
-        ListType::Atomic => None,
-        ListType::Set => Some(format!("v:{item}")),
-        ListType::Map(keys) => {
-            let value = |key: &String| match item.get(key) {
-                Some(value) => Some(value.clone()),
-                None => (key == PROTOCOL.0).then(|| PROTOCOL.1.into()),
-            };
-            let found: Map<String, Value> = keys.iter().filter_map(|key| Some((key.clone(), value(key)?))).collect();
-            (!found.is_empty()).then(|| format!("k:{}", Value::Object(found)))
         }
     }
 }

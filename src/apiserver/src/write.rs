@@ -8,25 +8,19 @@ use crate::{
     admission,
     bodies::{check_name, check_namespace, expect_kind},
     builtin,
-    errors::{INVALID, MODIFIED, StatusError, Violation},
+    errors::StatusError,
+    generated_names::{MAX_BASE, new_uid, suffix},
     key::StoreKey,
     kinds::{Kind, stored},
     managed::{self, ManagerIdentifier, Operation, without_times},
-    object::{self, fields, finalizers, is_deleting, metadata, number, set_field, set_metadata, text, time, uid},
-    options::{FieldValidation, WriteOptions},
+    object::{self, finalizers, is_deleting, metadata, number, set_field, set_metadata, text, time},
+    options::WriteOptions,
     store::Store,
     structure::Structure,
     target::Target,
+    written_fields::{admit, check_preconditions, prepare},
 };
 
-/// Fields of metadata that a write cannot change.
-const KEPT: &[&str] =
-    &["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
-/// Characters of generated names: no vowels, so that no words arise.
-const SUFFIX: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Length of what is appended to `generateName`, and of the longest text before it.
-const SUFFIX_LENGTH: usize = 5;
-const MAX_BASE: usize = 63 - SUFFIX_LENGTH;
 /// Names that are tried for one `generateName`.
 const NAME_ATTEMPTS: usize = 8;
 
@@ -252,99 +246,4 @@ impl Request<'_> {
         }
         builtin::to_view(kind, self.store.put(key, builtin::to_stored(kind, object), self.now))
     }
-}
-
-/// Lets the schema complete an object, and returns warnings of unknown fields.
-fn admit(kind: &Kind, object: &mut Value, options: &WriteOptions) -> Result<Vec<String>, StatusError> {
-    let refused = |why: String| {
-        let (name, version) = (kind.name, kind.version);
-        StatusError::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: {why}"))
-    };
-    let unknown = admission::admit(kind, object).map_err(refused)?;
-    warnings(unknown, options.validation).map_err(refused)
-}
-
-/// Returns warnings of unknown fields.
-///
-/// # Errors
-/// That they are refused.
-pub(crate) fn warnings(unknown: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, String> {
-    let texts: Vec<String> = unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect();
-    match validation {
-        FieldValidation::Strict if !texts.is_empty() => Err(format!("strict decoding error: {}", texts.join(", "))),
-        FieldValidation::Ignore => Ok(Vec::new()),
-        _ => Ok(texts),
-    }
-}
-
-/// Checks the uid and version that the new object names.
-fn check_preconditions(kind: &Kind, old: &Value, new: &Value) -> Result<(), StatusError> {
-    let name = object::name(old);
-    let wanted = uid(new);
-    if !wanted.is_empty() && wanted != uid(old) {
-        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {}", uid(old));
-        return Err(StatusError::conflict(kind, name, &why));
-    }
-    match text(new, "/metadata/resourceVersion") {
-        "" | "0" if kind.traits.unconditional => Ok(()),
-        "" | "0" => {
-            let message = "Invalid value: 0: must be specified for an update".to_owned();
-            let error = Violation { reason: INVALID, field: "metadata.resourceVersion".to_owned(), message };
-            Err(StatusError::invalid(kind.group, kind.plural, name, &[error]))
-        }
-        version if version != text(old, "/metadata/resourceVersion") => {
-            Err(StatusError::conflict(kind, name, MODIFIED))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Restores what this request cannot change: system fields, and the status or everything but the status.
-fn prepare(kind: &Kind, subresource: &str, old: &Value, new: &mut Value) {
-    let managed = new.pointer("/metadata/managedFields").cloned();
-    if subresource == "status" {
-        let status = fields(new).remove("status");
-        *new = old.clone();
-        set_field(new, "status", status);
-        set_metadata(new, "managedFields", managed);
-        return;
-    }
-    for name in KEPT.iter().chain(&["resourceVersion"]) {
-        set_metadata(new, name, old.pointer(&format!("/metadata/{name}")).cloned());
-    }
-    if kind.traits.status {
-        set_field(new, "status", old.get("status").cloned());
-    }
-    if kind.traits.generation {
-        let reduced = |object: &Value| {
-            let mut object = object.clone();
-            fields(&mut object).retain(|name, _| name != "metadata" && (name != "status" || !kind.traits.status));
-            object
-        };
-        if reduced(old) != reduced(new) {
-            let generation = number(old, "/metadata/generation").unwrap_or_default() + 1;
-            set_metadata(new, "generation", Some(generation.into()));
-        }
-    }
-}
-
-/// Makes a random uid (UUID version 4).
-fn new_uid() -> Result<String, StatusError> {
-    let mut bytes = random::<16>()?;
-    bytes[6] = (bytes[6] & 0x0f) | 0x40;
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
-}
-
-/// Makes the end of a generated name.
-fn suffix() -> Result<String, StatusError> {
-    let bytes = random::<SUFFIX_LENGTH>()?;
-    Ok(bytes.iter().map(|byte| char::from(SUFFIX[usize::from(*byte) % SUFFIX.len()])).collect())
-}
-
-fn random<const N: usize>() -> Result<[u8; N], StatusError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| StatusError::unknown(error.to_string()))?;
-    Ok(bytes)
 }

@@ -14,6 +14,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    child_log::log,
     command::ServerCommand,
     framing::{Frame, Framer},
     memory::{MemoryBudget, MemoryPermit, NO_ROOM},
@@ -30,9 +31,6 @@ const MAX_QUEUED: usize = 8 << 20;
 const MAX_FORCED: usize = 1 << 20;
 /// Most bytes of an unfinished message that are held without a permit of the memory budget.
 const MAX_UNACCOUNTED: usize = 256 << 10;
-/// Longest line of a child's log, in bytes.
-const MAX_LOG_LINE: usize = 8 << 10;
-
 /// Sender of lines to the standard input of a child.
 ///
 /// Invariant: the bytes queued by `send` are at most `MAX_QUEUED`, those queued by `force` at most `MAX_FORCED`.
@@ -152,12 +150,6 @@ pub(super) fn start(
     Ok((input, output, ChildProcess { pid, ended, exit: None, writer, unresponsive }))
 }
 
-/// Logs output of a child that is not a message.
-pub(super) fn log_noise(name: &str, noise: &[u8]) {
-    let beginning = &noise[..noise.len().min(200)];
-    tracing::warn!(child = name, "not a message: {}", String::from_utf8_lossy(beginning).trim_end());
-}
-
 /// Returns the error text for a message over [`MAX_MESSAGE`], or one for which the memory budget has no room.
 pub(super) fn too_large_message() -> String {
     let most = MAX_MESSAGE >> 20;
@@ -229,30 +221,6 @@ async fn write(
     }
     space.close();
     unresponsive.cancel();
-}
-
-/// Forwards a child's standard error to the log, line by line.
-async fn log(mut stderr: ChildStderr, name: String) {
-    let mut buffer = vec![0; 4 << 10];
-    let mut line = Vec::new();
-    let tell = |line: &mut Vec<u8>| {
-        let text = String::from_utf8_lossy(line);
-        if !text.trim().is_empty() {
-            tracing::info!(child = name, "{}", text.trim_end());
-        }
-        line.clear();
-    };
-    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
-        for byte in &buffer[..count] {
-            if *byte == b'\n' || line.len() == MAX_LOG_LINE {
-                tell(&mut line);
-            }
-            if *byte != b'\n' {
-                line.push(*byte);
-            }
-        }
-    }
-    tell(&mut line);
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     child::{self, ChildInput, ChildOutput, ChildProcess},
+    child_log,
     event_channel::{self, StreamEvent, StreamReceiver, StreamSender},
     framing::{Frame, UndeliveredMessage},
     memory::{MemoryBudget, NO_ROOM},
@@ -183,7 +184,7 @@ impl ChildSession {
     async fn handle_frame(&self, frame: Frame) {
         let bytes = match frame {
             Frame::Json(bytes) => bytes,
-            Frame::Noise(noise) => return child::log_noise(&self.id, &noise),
+            Frame::Noise(noise) => return child_log::log_noise(&self.id, &noise),
             Frame::TooLarge(lost) => return self.report_undelivered(lost, &child::too_large_message()),
         };
         let Some(share) = self.memory.acquire(bytes.len()).await else {
@@ -193,7 +194,7 @@ impl ChildSession {
         let bytes = share.attach(bytes);
         let read = str::from_utf8(&bytes).ok().and_then(|text| Message::read(text).ok());
         match read {
-            None => child::log_noise(&self.id, &bytes),
+            None => child_log::log_noise(&self.id, &bytes),
             Some(Message::Response { id: Some(id), outcome }) => {
                 let opens = self.opening().take_if(|opening| *opening == id).is_some();
                 let refused = opens && matches!(outcome, RpcOutcome::Error(_));

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     child::{self, ChildInput, ChildOutput, ChildProcess},
+    child_log,
     event_channel::{self, StreamEvent, StreamReceiver, StreamSender, TrySendError},
     framing::{Frame, UndeliveredMessage},
     memory::{MemoryBudget, NO_ROOM},
@@ -252,11 +253,11 @@ impl StatelessChild {
     fn handle_frame(&self, frame: Frame, input: &ChildInput, memory: &MemoryBudget) {
         let text = match &frame {
             Frame::Json(bytes) => str::from_utf8(bytes).ok(),
-            Frame::Noise(noise) => return child::log_noise("shared", noise),
+            Frame::Noise(noise) => return child_log::log_noise("shared", noise),
             Frame::TooLarge(lost) => return self.report_undelivered(lost, input, &child::too_large_message()),
         };
         let Some(message) = text.and_then(|text| Message::read(text).ok()) else {
-            return child::log_noise("shared", text.unwrap_or_default().as_bytes());
+            return child_log::log_noise("shared", text.unwrap_or_default().as_bytes());
         };
         let share = text.and_then(|text| memory.try_acquire(text.len()));
         let Some(share) = share else {

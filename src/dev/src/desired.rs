@@ -10,11 +10,12 @@ use kube::Client;
 use tokio::time::Instant;
 
 use crate::{
-    apply::{Applier, ApplyReport, words},
+    apply::{Applier, ApplyReport},
     code::Code,
     kinds::Kinds,
     manifest::ObjectId,
     programs,
+    refusal::words,
     screen::{Event, Screen},
     secrets,
     status::{Sight, Tracker},

@@ -25,6 +25,7 @@ mod parts;
 mod platform;
 mod ports;
 mod programs;
+mod refusal;
 mod reload;
 mod screen;
 mod secrets;

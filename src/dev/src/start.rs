@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::{
-    apply::words,
     args::DevArgs,
     bound::{Addresses, Bound},
     certificate::{self, Certificate, CertificateError},
@@ -34,6 +33,7 @@ use crate::{
     platform::{self, NAMESPACE},
     ports::PortError,
     programs::{self, ProgramsError},
+    refusal::words,
     reload::FileWatcher,
     screen::{Event, OutputSelection, Screen, ScreenStyle, ScreenWriter},
     session::{Processes, Session},

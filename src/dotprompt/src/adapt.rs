@@ -6,32 +6,16 @@
 
 use std::collections::BTreeSet;
 
-use handlebars::Path;
 use handlebars::template::{
     BlockParam, DecoratorTemplate, HelperTemplate, Parameter, Subexpression, Template, TemplateElement,
 };
 use serde_json::Value;
 
-use super::error::PromptError;
-use super::helpers::{self, HelperPosition, PRINT, RESOLVE, SECTION};
+use super::arguments::{arguments, check, value};
+use super::helpers::{self, HelperPosition, PRINT, SECTION};
 use super::messages::with_marks;
-
-/// Deepest nesting of blocks or parentheses.
-const DEPTH: usize = 64;
-
-/// Error in a template.
-#[derive(Debug)]
-pub(super) struct TemplateSyntaxError {
-    /// Line, from 1, if it is known.
-    pub(super) line: Option<usize>,
-    pub(super) message: String,
-}
-
-impl From<PromptError> for TemplateSyntaxError {
-    fn from(PromptError { line, message }: PromptError) -> Self {
-        Self { line, message }
-    }
-}
+use super::template_position::{TemplatePosition, TemplateSyntaxError};
+use super::variables::{Variable, collect_variables};
 
 /// Template, partial, or partial that is defined inside one of them.
 #[derive(Debug)]
@@ -46,32 +30,6 @@ pub(super) struct TemplateDefinition {
     pub(super) uses: Vec<PartialUse>,
     /// Variables of its outermost context that it uses: prints, enters or hands to a partial.
     pub(super) variables: BTreeSet<Variable>,
-}
-
-/// Variable of the outermost context.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Variable {
-    /// All of them: `this`, `@root`.
-    All,
-    /// The variable of this name.
-    Named(String),
-}
-
-impl Variable {
-    /// Returns the variable that `path` begins with, inside that many scopes. `None`: it is found in one of those scopes, or
-    /// above them all.
-    fn of(path: &str, scopes: usize) -> Option<Self> {
-        let (first, _) = split_path(path);
-        let (rest, from_root) = match first.strip_prefix('@') {
-            Some(rest) => (rest.strip_prefix("root")?, true),
-            None => (first, false),
-        };
-        let parts: Vec<_> = rest.split(['/', '.']).filter(|part| !part.is_empty()).collect();
-        let ups = rest.matches("..").count();
-        let name = parts.last().filter(|last| **last != "this" && !rest.ends_with(".."));
-        (from_root || ups == scopes)
-            .then(|| name.map_or(Self::All, |name| Self::Named(name.trim_matches(['[', ']']).to_owned())))
-    }
 }
 
 /// Use of a partial.
@@ -108,28 +66,6 @@ struct Adapter<'s> {
     within: &'s str,
     lines: Vec<&'s str>,
     inner: Vec<TemplateDefinition>,
-}
-
-#[derive(Clone, Copy)]
-struct TemplatePosition {
-    line: usize,
-    /// Number of blocks or parentheses around it.
-    depth: usize,
-    /// Number of those blocks that have a context of their own.
-    scopes: usize,
-}
-
-impl TemplatePosition {
-    fn error<T>(self, message: impl Into<String>) -> Result<T, TemplateSyntaxError> {
-        Err(TemplateSyntaxError { line: Some(self.line), message: message.into() })
-    }
-
-    fn deeper(self) -> Result<Self, TemplateSyntaxError> {
-        if self.depth < DEPTH {
-            return Ok(Self { depth: self.depth + 1, ..self });
-        }
-        self.error(format!("nested deeper than {DEPTH}"))
-    }
 }
 
 impl Adapter<'_> {
@@ -201,7 +137,7 @@ impl Adapter<'_> {
         }
         // `if` and the like only test a value: it is not printed, so it does not count as used.
         if matches!(block.name.as_name(), Some("each" | "with" | SECTION)) {
-            collect_variables(block.params.iter().chain(block.hash.values()), place, &mut definition.variables);
+            collect_variables(block.params.iter().chain(block.hash.values()), place.scopes, &mut definition.variables);
         }
         arguments(block.params.iter_mut().chain(block.hash.values_mut()), place)?;
         let name = block.name.as_name().unwrap_or_default();
@@ -233,7 +169,7 @@ impl Adapter<'_> {
             partial.name = Parameter::Name(name.clone());
         }
         let has_fallback = partial.template.is_some();
-        collect_variables(partial.params.iter().chain(partial.hash.values()), place, &mut definition.variables);
+        collect_variables(partial.params.iter().chain(partial.hash.values()), place.scopes, &mut definition.variables);
         let is_outermost = place.scopes == 0 && partial.params.is_empty();
         definition.uses.push(PartialUse { name, line: place.line, depth: place.depth, has_fallback, is_outermost });
         if partial.name.as_name().is_none() {
@@ -276,109 +212,7 @@ fn adapt_expression(
             vec![if name { Parameter::Subexpression(Subexpression::new(target, params, hash)) } else { target }];
     }
     if call.name.as_name() != Some("log") {
-        collect_variables(call.params.iter().chain(call.hash.values()), place, &mut definition.variables);
+        collect_variables(call.params.iter().chain(call.hash.values()), place.scopes, &mut definition.variables);
     }
     arguments(call.params.iter_mut().chain(call.hash.values_mut()), place.deeper()?)
-}
-
-/// Adds the variables of the outermost context that `parameters` name, as they were written.
-fn collect_variables<'p>(
-    parameters: impl IntoIterator<Item = &'p Parameter>,
-    place: TemplatePosition,
-    found: &mut BTreeSet<Variable>,
-) {
-    for parameter in parameters {
-        match parameter {
-            Parameter::Subexpression(inner) => {
-                if let TemplateElement::Expression(call) = inner.element.as_ref() {
-                    collect_variables(call.params.iter().chain(call.hash.values()), place, found);
-                }
-            }
-            Parameter::Path(_) => {
-                found.extend(parameter.as_name().and_then(|path| Variable::of(path, place.scopes)));
-            }
-            _ => {}
-        }
-    }
-}
-
-fn check(call: &HelperTemplate, how: HelperPosition, place: TemplatePosition) -> Result<(), TemplateSyntaxError> {
-    let name = call.name.as_name().unwrap_or("(…)");
-    let checked = helpers::check(name, how, call.params.len(), call.hash.contains_key("url"));
-    checked.or_else(|problem| place.error(problem))
-}
-
-fn arguments<'p>(
-    parameters: impl IntoIterator<Item = &'p mut Parameter>,
-    place: TemplatePosition,
-) -> Result<(), TemplateSyntaxError> {
-    for parameter in parameters {
-        match parameter {
-            Parameter::Name(_) | Parameter::Literal(_) => {}
-            Parameter::Path(_) => {
-                let path = parameter.as_name().unwrap_or_default();
-                *parameter = value(path, place)?;
-            }
-            Parameter::Subexpression(inner) => match inner.element.as_mut() {
-                TemplateElement::Expression(call) if call.name.as_name() != Some(RESOLVE) => {
-                    check(call, HelperPosition::Argument, place)?;
-                    arguments(call.params.iter_mut().chain(call.hash.values_mut()), place.deeper()?)?;
-                }
-                _ => {}
-            },
-            _ => return place.error("an argument must be a value, a path or a helper in parentheses"),
-        }
-    }
-    Ok(())
-}
-
-/// Returns the expression for the value at `path`: its first key is looked up in the scopes, the others in the value found.
-fn value(path: &str, place: TemplatePosition) -> Result<Parameter, TemplateSyntaxError> {
-    let (first, keys) = split_path(path);
-    if first.matches("../").count() + usize::from(first.ends_with("..")) > place.scopes && !path.starts_with('@') {
-        // Above the outermost context nothing is found; the crate would stay in that context.
-        let nowhere = vec![Parameter::Literal(Value::Null), Parameter::Literal(Value::from(""))];
-        let resolve = Parameter::Name(RESOLVE.to_owned());
-        return Ok(Parameter::Subexpression(Subexpression::new(resolve, nowhere, Default::default())));
-    }
-    let first = match Path::parse(first) {
-        Ok(first) => Parameter::Path(first),
-        Err(_) => return place.error(format!("`{path}` is not a path")),
-    };
-    if keys.is_empty() {
-        return Ok(first);
-    }
-    let keys = keys.into_iter().map(|key| Parameter::Literal(key.into()));
-    let parameters = std::iter::once(first).chain(keys).collect();
-    Ok(Parameter::Subexpression(Subexpression::new(
-        Parameter::Name(RESOLVE.to_owned()),
-        parameters,
-        Default::default(),
-    )))
-}
-
-/// Splits `a.b/[c d]` into `a`, `b` and `c d`. The start of a path (`this`, `../`, `@root`) stays with the first key.
-fn split_path(path: &str) -> (&str, Vec<&str>) {
-    let mut parts = Vec::new();
-    let mut start = usize::from(path.starts_with('@'));
-    while start < path.len() {
-        let rest = &path[start..];
-        let length = if rest.starts_with('[') {
-            rest.find(']').map_or(rest.len(), |end| end + 1)
-        } else if rest.starts_with("..") {
-            2
-        } else {
-            rest.find(['.', '/']).unwrap_or(rest.len())
-        };
-        parts.push((start, start + length));
-        start += length + 1;
-    }
-    let begins = |part: &str| matches!(part, "" | "." | ".." | "this") || (part == "root" && path.starts_with('@'));
-    let first = parts.iter().position(|(from, to)| !begins(&path[*from..*to]));
-    let Some(first) = first else { return (path, Vec::new()) };
-    let keys = parts[first + 1..].iter().map(|(from, to)| {
-        let key = &path[*from..*to];
-        key.strip_prefix('[').map_or(key, |key| key.strip_suffix(']').unwrap_or(key))
-    });
-    (&path[..parts[first].1], keys.collect())
 }

@@ -40,6 +40,7 @@
 //! beside a comment or at a tag that is alone in its line may take more white space, and white space at the very end is kept.
 
 mod adapt;
+mod arguments;
 mod blocks;
 mod document;
 mod error;
@@ -51,6 +52,8 @@ mod messages;
 mod partials;
 mod picoschema;
 mod template;
+mod template_position;
+mod variables;
 
 #[cfg(test)]
 mod tests;

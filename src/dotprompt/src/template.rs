@@ -7,11 +7,13 @@ use handlebars::template::Template as Parsed;
 use handlebars::{Context, Handlebars, TemplateErrorReason};
 use serde_json::Value;
 
-use super::adapt::{TemplateDefinition, TemplateSyntaxError, Variable, adapt};
+use super::adapt::{TemplateDefinition, adapt};
 use super::blocks;
 use super::error::PromptError;
 use super::helpers;
 use super::messages::is_clean;
+use super::template_position::TemplateSyntaxError;
+use super::variables::Variable;
 
 /// Name of the template itself among the partials; no partial can have it.
 const MAIN: &str = "=main";

@@ -30,7 +30,7 @@ use tokio::{
 
 use super::{
     local_response::LocalResponse,
-    memory::{self, ResponseBody},
+    memory::{self, MemoryBody},
     peer::{ClientStream, Peer},
     state::GatewayContext,
 };
@@ -187,7 +187,7 @@ struct Downstream {
 
 enum DownstreamContent {
     Text(Option<Bytes>),
-    Stream(ResponseBody),
+    Stream(MemoryBody),
 }
 
 impl Body for Downstream {

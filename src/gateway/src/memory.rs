@@ -39,7 +39,7 @@ pub(super) async fn send<B>(
     request: Request<B>,
     peer: Arc<Peer>,
     shared: Arc<GatewayContext>,
-) -> hyper::Result<Response<ResponseBody>>
+) -> hyper::Result<Response<MemoryBody>>
 where
     B: Body + Send + 'static,
     B::Data: Send,
@@ -58,7 +58,7 @@ where
     });
     let carrier = Carrier { carried, _wanted: wanted };
     let response = sender.send_request(request).await?;
-    Ok(response.map(|body| ResponseBody { body, cut, _carrier: carrier }))
+    Ok(response.map(|body| MemoryBody { body, cut, _carrier: carrier }))
 }
 
 /// Serves the far end. A request that is served so may send another one in the same way: the type of its future is hidden,
@@ -86,14 +86,14 @@ impl Drop for Carrier {
 }
 
 /// Body of a response.
-pub(super) struct ResponseBody {
+pub(super) struct MemoryBody {
     body: Incoming,
     /// Set if the response was cut off: the end of `body` is then an error, not a clean end.
     cut: Arc<AtomicBool>,
     _carrier: Carrier,
 }
 
-impl Body for ResponseBody {
+impl Body for MemoryBody {
     type Data = Bytes;
     type Error = io::Error;
 

@@ -27,7 +27,7 @@ const ORDER: [&str; 15] = [
 
 /// Object of the output.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Output {
+pub(crate) struct OutputObject {
     pub(crate) kind: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -40,8 +40,8 @@ pub(crate) fn rank(kind: &str) -> usize {
 }
 
 /// Returns the objects in the order of the output. One that several objects of the input made is there once.
-pub(crate) fn sorted(mut outputs: Vec<Output>) -> Vec<Ordered> {
-    let key = |output: &Output| (rank(&output.kind), output.namespace.clone(), output.name.clone());
+pub(crate) fn sorted(mut outputs: Vec<OutputObject>) -> Vec<Ordered> {
+    let key = |output: &OutputObject| (rank(&output.kind), output.namespace.clone(), output.name.clone());
     outputs.sort_by_key(key);
     outputs.dedup_by(|one, other| key(one) == key(other));
     outputs.into_iter().map(|output| output.value).collect()

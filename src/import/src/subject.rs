@@ -9,7 +9,7 @@ use crate::{
     input::{ObjectId, SourceObject, shown},
     line::{Line, Notes},
     metadata, output,
-    output::Output,
+    output::OutputObject,
     source::Source,
     world::{Claim, World},
 };
@@ -27,7 +27,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) name: String,
     pub(crate) notes: Notes,
     of: String,
-    outputs: RefCell<Vec<Output>>,
+    outputs: RefCell<Vec<OutputObject>>,
     /// Objects of the output that a field refers to, with the objects of the input that they are made from.
     references: RefCell<Vec<FieldReference>>,
 }
@@ -109,7 +109,7 @@ impl<'a> Subject<'a> {
         let namespace = self.namespace().to_owned();
         match output::typed(kind, body) {
             Some(value) => {
-                let output = Output { kind: kind.to_owned(), namespace, name: name.to_owned(), value };
+                let output = OutputObject { kind: kind.to_owned(), namespace, name: name.to_owned(), value };
                 self.outputs.borrow_mut().push(output);
             }
             None => self.notes.loss("", format!("left out: it has a value that no {kind} takes")),
@@ -119,7 +119,7 @@ impl<'a> Subject<'a> {
     /// Adds an object of the input as it is.
     pub(crate) fn emit_as_is(&self, value: &Value) {
         let (kind, namespace, name) = (self.id.kind.clone(), self.id.namespace.clone(), self.id.name.clone());
-        self.outputs.borrow_mut().push(Output { kind, namespace, name, value: output::plain(value) });
+        self.outputs.borrow_mut().push(OutputObject { kind, namespace, name, value: output::plain(value) });
     }
 
     /// Reports that an object of the same namespace that a field names is not in the input.
@@ -144,7 +144,7 @@ impl<'a> Subject<'a> {
     /// Returns the objects of the output that this one became.
     pub(crate) fn made(&self) -> Vec<Claim> {
         let outputs = self.outputs.borrow();
-        let claim = |output: &Output| (output.kind.clone(), output.namespace.clone(), output.name.clone());
+        let claim = |output: &OutputObject| (output.kind.clone(), output.namespace.clone(), output.name.clone());
         outputs.iter().map(claim).collect()
     }
 
@@ -162,10 +162,10 @@ impl<'a> Subject<'a> {
     }
 
     /// Returns the lines and the objects.
-    pub(crate) fn finish(self) -> (Vec<Line>, Vec<Output>) {
+    pub(crate) fn finish(self) -> (Vec<Line>, Vec<OutputObject>) {
         let outputs = self.outputs.into_inner();
         let notes = Notes::default();
-        let is_own = |output: &&Output| output.name == self.name;
+        let is_own = |output: &&OutputObject| output.name == self.name;
         if self.name != self.id.name && outputs.iter().any(|output| is_own(&output)) {
             notes.change("metadata.name", format!("is now {:?}", self.name));
         }

@@ -11,7 +11,7 @@ use tokio::{
 use crate::{
     events::{PodEvent, Severity},
     logs::ContainerLog,
-    output::Source,
+    output::LineSource,
     pod_spec::containers,
     shared::NodeState,
     states::{ContainerRecord, ContainerRole, State},
@@ -54,7 +54,7 @@ pub(crate) struct PodContext {
     /// The Pod as it was when it came; only its status and deletion change later.
     pub(crate) pod: Arc<Pod>,
     /// Source of its lines and notes; without a container.
-    pub(crate) source: Source,
+    pub(crate) source: LineSource,
     pub(crate) folders: Folders,
     /// Folder in which programs run that name none.
     pub(crate) base: PathBuf,
@@ -88,13 +88,13 @@ impl PodContext {
 
     /// Returns the log of a container.
     pub(crate) fn log(&self, container: &str) -> Arc<ContainerLog> {
-        let Source { namespace, kind, name, pod, .. } = &self.source;
+        let LineSource { namespace, kind, name, pod, .. } = &self.source;
         self.node.logs.container(namespace, pod, container, || format!("{kind}-{name}-{container}"))
     }
 
     /// Returns the source of a container's lines.
-    pub(crate) fn source_of(&self, container: &str) -> Source {
-        Source { container: container.to_owned(), ..self.source.clone() }
+    pub(crate) fn source_of(&self, container: &str) -> LineSource {
+        LineSource { container: container.to_owned(), ..self.source.clone() }
     }
 
     /// Shows a note on a container.

@@ -11,7 +11,7 @@ use kube::{
 
 use crate::{
     deployment_status,
-    output::Source,
+    output::LineSource,
     pod_spec::{self, DevAnnotations, REQUIRE_IDENTITY, containers},
     ports::PortMap,
     roll_out::roll_out,
@@ -104,14 +104,14 @@ fn tell_what_has_no_effect(shared: &NodeState, spec: &k8s_openapi::api::core::v1
 }
 
 /// Returns the source of what a Pod shows: its workload, or its Deployment.
-pub(crate) fn source(pod: &Pod, index: usize) -> Source {
+pub(crate) fn source(pod: &Pod, index: usize) -> LineSource {
     let label = |kind: &&crds::ApiKind| pod.labels().get(&format!("recif.dev/{}", kind.name.to_lowercase())).cloned();
     let workload = crds::KINDS.iter().find_map(|kind| Some((kind.name.to_lowercase(), label(&kind)?)));
     let owner = controller(pod.metadata.owner_references.as_deref());
     let (kind, name) = workload
         .or_else(|| owner.map(|owner| (owner.kind.to_lowercase(), owner.name.clone())))
         .unwrap_or_else(|| ("pod".to_owned(), pod.name_any()));
-    Source {
+    LineSource {
         namespace: pod.namespace().unwrap_or_default(),
         kind,
         name,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// Container that a line or note is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct LineSource {
     /// Namespace of the Pod.
     pub namespace: String,
     /// Kind of its workload in lower case, such as `agent`.
@@ -24,10 +24,10 @@ pub struct Source {
 /// Receiver of what the node shows. It is called from tasks of the runtime, so it must not block.
 pub trait Output: Send + Sync {
     /// Receives a line of a container, without its line break.
-    fn line(&self, source: &Source, text: &str);
+    fn line(&self, source: &LineSource, text: &str);
 
     /// Receives a note of the node on a container, such as the end of a program with its last lines.
-    fn note(&self, source: &Source, text: &str);
+    fn note(&self, source: &LineSource, text: &str);
 }
 
 /// Returns a line of our programs' logs, which are JSON, as text: `INFO ready agent=a tools=2`. Any other line is returned as it is.

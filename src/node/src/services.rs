@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::{
     names::ServicePort,
-    output::Source,
+    output::LineSource,
     shared::NodeState,
     slices::{self, has_selector, is_selected},
 };
@@ -26,7 +26,7 @@ use crate::{
 pub(crate) async fn reconcile(shared: &NodeState, services: &[Arc<Service>], pods: &[Arc<Pod>]) {
     for (service, error) in shared.relays.sync(services.iter().map(Arc::as_ref)) {
         let (namespace, name) = service.split_once('/').unwrap_or(("", &service));
-        let source = Source {
+        let source = LineSource {
             namespace: namespace.to_owned(),
             kind: "service".to_owned(),
             name: name.to_owned(),

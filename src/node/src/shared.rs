@@ -27,7 +27,7 @@ use crate::{
     events::EventQueue,
     leftovers::Leftovers,
     logs::Logs,
-    output::{Output, Source},
+    output::{LineSource, Output},
     ports::{PortMap, Ports},
     relays::Relays,
     roll_out::hash_of,
@@ -136,7 +136,7 @@ impl NodeState {
     }
 
     /// Shows a note once.
-    pub(crate) fn tell_once(&self, source: &Source, text: &str) {
+    pub(crate) fn tell_once(&self, source: &LineSource, text: &str) {
         let key = (format!("{}/{}/{}", source.namespace, source.kind, source.name), text.to_owned());
         if self.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
             self.output.note(source, text);

@@ -12,6 +12,8 @@ mod drain;
 mod exposition;
 mod hook;
 mod load;
+mod load_counters;
+mod load_text;
 mod local_response;
 mod metrics;
 mod relay;

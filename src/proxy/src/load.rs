@@ -8,10 +8,10 @@ use std::{
 use serde::Serialize;
 use tokio::{sync::Notify, time::Instant};
 
-/// Number of whole seconds for which peaks are kept.
-const PEAKS: usize = 10;
-
-const SECOND: Duration = Duration::from_secs(1);
+use super::{
+    load_counters::{LoadCounters, PEAKS, SECOND},
+    load_text::LoadText,
+};
 
 /// Slots and load counters of the process.
 #[derive(Debug)]
@@ -23,29 +23,6 @@ pub(super) struct LoadTracker {
     instance: String,
     inner: Mutex<LoadCounters>,
     emptied: Notify,
-}
-
-/// Counters behind the lock.
-///
-/// Invariant: `in_flight` is the number of slots that have neither ended nor become listeners, and never exceeds a
-/// nonzero cap. `listen_streams` is the number of listening slots.
-#[derive(Debug)]
-struct LoadCounters {
-    in_flight: u32,
-    /// Streams that only listen. They count as no work.
-    listen_streams: u32,
-    /// Time integral of `in_flight` up to `since`, in request-microseconds.
-    busy: u64,
-    since: Instant,
-    completed: u64,
-    refused: u64,
-    /// Ring buffer of the highest offered concurrency per second, indexed by second modulo its length.
-    peaks: [u32; PEAKS + 1],
-    /// Current second since the start.
-    second: u64,
-    /// End of the current second.
-    second_ends: Instant,
-    last_activity: Option<Instant>,
 }
 
 /// Body of the response at `/_recif/inflight`.
@@ -198,66 +175,11 @@ impl LoadTracker {
     }
 }
 
-impl LoadCounters {
-    /// Advances the time integral and the peaks to now.
-    fn advance_to(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.since);
-        self.busy += u64::from(self.in_flight) * (passed.as_secs() * 1_000_000 + u64::from(passed.subsec_micros()));
-        self.since = now.max(self.since);
-        if now < self.second_ends {
-            return;
-        }
-        let passed = (now - self.second_ends).as_secs() + 1;
-        // The peak of a second without events is the number in flight.
-        for second in (self.second + 1..=self.second + passed).rev().take(PEAKS + 1) {
-            self.peaks[second as usize % (PEAKS + 1)] = self.in_flight;
-        }
-        self.second += passed;
-        self.second_ends += SECOND * u32::try_from(passed).unwrap_or(u32::MAX);
-    }
-
-    fn record_offered(&mut self, offered: u32) {
-        let peak = &mut self.peaks[self.second as usize % (PEAKS + 1)];
-        *peak = offered.max(*peak);
-        self.last_activity = Some(self.since);
-    }
-}
-
 impl Drop for InflightSlot {
     fn drop(&mut self) {
         if !self.has_ended {
             self.end(Instant::now());
         }
-    }
-}
-
-/// Text of two numbers and a slash on the stack, without an allocation.
-#[derive(Debug, Default)]
-pub(super) struct LoadText {
-    bytes: [u8; 21],
-    length: usize,
-}
-
-impl LoadText {
-    fn push(&mut self, number: u32) {
-        let digits = number.checked_ilog10().map_or(1, |log| log as usize + 1);
-        let mut rest = number;
-        for at in (self.length..self.length + digits).rev() {
-            self.bytes[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-        }
-        self.length += digits;
-    }
-
-    fn append(&mut self, text: &str) {
-        self.bytes[self.length..self.length + text.len()].copy_from_slice(text.as_bytes());
-        self.length += text.len();
-    }
-}
-
-impl AsRef<[u8]> for LoadText {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes[..self.length]
     }
 }
 
@@ -285,12 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_in_full() {
-        for (number, expected) in [(0, "0"), (9, "9"), (10, "10"), (4_294_967_295, "4294967295")] {
-            let mut text = LoadText::default();
-            text.push(number);
-            assert_eq!(text.as_ref(), expected.as_bytes());
-        }
+    fn the_largest_cap_is_written_in_full() {
         let load = LoadTracker::new(u32::MAX, "i".into());
         assert_eq!(load.text().as_ref(), b"0/4294967295");
     }

@@ -29,7 +29,7 @@ use serde_json::Value;
 pub(crate) use error::FieldError;
 pub(crate) use structural::ListType;
 
-use self::{expression::Variables, structural::StructuralSchema, validator::Validator};
+use self::{expression::RuleVariables, structural::StructuralSchema, validator::Validator};
 
 /// A compiled `openAPIV3Schema`.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Schema {
             errors.push(FieldError::unchecked_rules());
         } else {
             let unchanged = old == Some(object);
-            rules.check(&Variables { node: &self.root, value: object, old }, unchanged, "", &mut errors);
+            rules.check(&RuleVariables { node: &self.root, value: object, old }, unchanged, "", &mut errors);
         }
         errors
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     error::{FieldError, FieldErrorKind, child},
-    expression::{Expression, Variables},
+    expression::{Expression, RuleVariables},
     structural::StructuralSchema,
 };
 
@@ -60,7 +60,7 @@ impl Rule {
     }
 
     /// Checks a value at `path`. `unchanged`: the update leaves it as it is, so only rules that compare can fail.
-    pub(super) fn check(&self, variables: &Variables<'_>, unchanged: bool, path: &str) -> Option<FieldError> {
+    pub(super) fn check(&self, variables: &RuleVariables<'_>, unchanged: bool, path: &str) -> Option<FieldError> {
         if self.expression.uses_old && variables.old.is_none() && !self.optional_old {
             return None;
         }
@@ -92,7 +92,7 @@ impl Rule {
     }
 
     /// Returns the message that the expression makes, if it makes a good one, else the one that is written.
-    fn message(&self, variables: &Variables<'_>) -> String {
+    fn message(&self, variables: &RuleVariables<'_>) -> String {
         let made = self.message_expression.as_ref().and_then(|expression| expression.evaluate(variables).ok());
         let Some(CelValue::String(made)) = made else { return self.message.clone() };
         let made = made.trim();

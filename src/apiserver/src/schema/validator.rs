@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     error::{FieldError, child},
-    expression::Variables,
+    expression::RuleVariables,
     lists,
     rule::Rule,
     structural::StructuralSchema,
@@ -50,8 +50,14 @@ impl Validator {
 
     /// Checks the value at `path` by its rules and those of its parts. `unchanged`: it, or what it is a part of, was the
     /// same before.
-    pub(super) fn check(&self, variables: &Variables<'_>, unchanged: bool, path: &str, errors: &mut Vec<FieldError>) {
-        let Variables { node, value, old } = *variables;
+    pub(super) fn check(
+        &self,
+        variables: &RuleVariables<'_>,
+        unchanged: bool,
+        path: &str,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let RuleVariables { node, value, old } = *variables;
         if value.is_null() {
             return;
         }
@@ -60,7 +66,7 @@ impl Validator {
             |rules: Option<&Self>, node: Option<&StructuralSchema>, value: &Value, old: Option<&Value>, path: &str| {
                 let (Some(rules), Some(node)) = (rules, node) else { return };
                 let unchanged = old.map_or(unchanged, |old| old == value);
-                rules.check(&Variables { node, value, old }, unchanged, path, errors);
+                rules.check(&RuleVariables { node, value, old }, unchanged, path, errors);
             };
         match value {
             Value::Array(items) => {

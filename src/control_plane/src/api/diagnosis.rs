@@ -16,7 +16,8 @@ use super::{
     operation::{OperationFuture, OperationRequest},
     problem::Problem,
     response::OperationResponse,
-    types::{Condition, Step, Why},
+    step_types::Step,
+    types::{Condition, Why},
 };
 use crate::{app::SharedAppState, auth::ApiCaller, fleet::Record};
 

@@ -11,7 +11,7 @@ use super::{
     operation::{OperationFuture, OperationRequest, Param, ParamValues},
     problem::Problem,
     response::OperationResponse,
-    types::{History, Step, Transition, Transitions},
+    step_types::{History, Step, Transition, Transitions},
 };
 use crate::{
     app::SharedAppState,

@@ -2,6 +2,7 @@
 
 mod children;
 mod diagnosis;
+mod graph_types;
 mod history;
 mod lists;
 mod object;
@@ -13,6 +14,7 @@ mod response;
 mod runs;
 #[cfg(test)]
 mod schemathesis;
+pub(super) mod step_types;
 mod table;
 #[cfg(test)]
 mod tests;

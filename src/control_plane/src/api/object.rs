@@ -13,7 +13,8 @@ use super::{
     operation::{OperationFuture, OperationRequest, Param, ParamValues},
     problem::Problem,
     response::OperationResponse,
-    types::{Event, Events, Step, ToolDefinition, Tools, Trace},
+    step_types::{Step, Trace},
+    types::{Event, Events, ToolDefinition, Tools},
 };
 use crate::{app::SharedAppState, auth::ApiCaller, fleet::FleetEntry};
 

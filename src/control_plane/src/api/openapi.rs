@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::{
     operation::{Param, ParamValues, ResponseSchema, RestOperation},
     problem::Problem,
+    step_types::Transition,
     table::OPERATIONS,
-    types::Transition,
 };
 use crate::fleet::Summary;
 

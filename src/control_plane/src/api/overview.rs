@@ -10,10 +10,11 @@ use machine::{Edge as TableEdge, EdgeFrom};
 use meta::{Key, Phase, PhasedObject as _};
 
 use super::{
+    graph_types::{Edge, Graph, Link, Machine, Node},
     operation::{OperationFuture, OperationRequest, Param, ParamValues},
     problem::Problem,
     response::OperationResponse,
-    types::{Edge, Graph, Link, Machine, Me, Node},
+    types::Me,
 };
 use crate::{
     app::SharedAppState,

@@ -4,15 +4,15 @@ use futures::FutureExt as _;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    children, diagnosis, history, lists, object,
+    children, diagnosis,
+    graph_types::{Graph, Machine},
+    history, lists, object,
     operation::{ResponseSchema, RestOperation},
     overview,
     response::OperationResponse,
     runs,
-    types::{
-        Children, Events, FleetPage, Graph, History, Load, Machine, Me, Object, Page, Rendered, Status, ToolServers,
-        Tools, Trace, Transitions, Why,
-    },
+    step_types::{History, Trace, Transitions},
+    types::{Children, Events, FleetPage, Load, Me, Object, Page, Rendered, Status, ToolServers, Tools, Why},
     usage,
 };
 use crate::live;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    api::types::{Step, Transition},
+    api::step_types::{Step, Transition},
     fleet::{Batch, ChangedObject, FleetCache, Record},
     stream_body::BodyChunk,
 };

@@ -15,7 +15,7 @@ use std::{
 };
 
 pub(crate) use event::Event;
-use node::{Output, Source, readable};
+use node::{LineSource, Output, readable};
 pub(crate) use selection::OutputSelection;
 use tokio::{
     sync::oneshot,
@@ -190,7 +190,7 @@ fn printable(text: &str) -> String {
 }
 
 impl Output for Screen {
-    fn line(&self, source: &Source, text: &str) {
+    fn line(&self, source: &LineSource, text: &str) {
         if self.shared.selection.has(source) {
             self.show(&Event::Line {
                 name: numbered(source),
@@ -202,13 +202,13 @@ impl Output for Screen {
         }
     }
 
-    fn note(&self, source: &Source, text: &str) {
+    fn note(&self, source: &LineSource, text: &str) {
         self.problem(format!("{}: {text}", numbered(source)));
     }
 }
 
 /// Returns the name of a workload, with the number of the Pod if it is not the first.
-fn numbered(source: &Source) -> String {
+fn numbered(source: &LineSource) -> String {
     match source.index {
         0 | 1 => format!("{}/{}", source.kind, source.name),
         index => format!("{}/{}#{index}", source.kind, source.name),

@@ -1,6 +1,6 @@
 //! Programs whose output is shown: the value of `--logs`.
 
-use node::Source;
+use node::LineSource;
 
 use crate::part::Part;
 
@@ -34,7 +34,7 @@ impl OutputSelection {
     }
 
     /// Reports whether the output of a container is shown.
-    pub(crate) fn has(&self, source: &Source) -> bool {
+    pub(crate) fn has(&self, source: &LineSource) -> bool {
         match self {
             Self::Usual => source.container != SIDECAR,
             Self::All => true,
@@ -65,7 +65,7 @@ mod tests {
 
     fn shown(flag: &str) -> Vec<&'static str> {
         let selection = OutputSelection::new(&flag.split(',').map(str::to_owned).collect::<Vec<_>>());
-        let source = |kind: &str, name: &str, container: &str| Source {
+        let source = |kind: &str, name: &str, container: &str| LineSource {
             namespace: "default".to_owned(),
             kind: kind.to_owned(),
             name: name.to_owned(),

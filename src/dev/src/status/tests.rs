@@ -1,5 +1,6 @@
 //! Statuses of objects, at times that the test chooses.
 
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use super::*;

@@ -20,7 +20,7 @@ use super::{
     RootOutcome,
     body::{self, SeenBody, Sender},
     call, is_agent,
-    rpc::{INVALID_PARAMS, METHOD_NOT_FOUND, Message, RpcError, answer},
+    rpc::{INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, RpcMessage, answer},
     write,
 };
 
@@ -77,12 +77,12 @@ pub(super) async fn respond<'a, S: ClientStream>(
     };
     // Of the bytes themselves nothing is kept, nor the room for them.
     client.incoming = client.incoming.split_off(length);
-    let message = Message::read(&bytes);
+    let message = RpcMessage::read(&bytes);
     drop(bytes);
     let again = head.keeps_alive && !shared.leaving();
     let (id, method, params) = match message {
-        Ok(Message::Request { id, method, params }) => (id, method, params),
-        Ok(Message::Notification) => {
+        Ok(RpcMessage::Request { id, method, params }) => (id, method, params),
+        Ok(RpcMessage::Notification) => {
             write(client, head, 202, "", !again);
             return RootOutcome::Responded { again };
         }

@@ -19,7 +19,7 @@ pub(super) struct RpcError {
 
 /// Message of a client.
 #[derive(Debug, PartialEq)]
-pub(super) enum Message {
+pub(super) enum RpcMessage {
     /// Request, which wants an answer.
     Request {
         /// Id that the answer repeats.
@@ -40,7 +40,7 @@ impl RpcError {
     }
 }
 
-impl Message {
+impl RpcMessage {
     /// Decodes a body.
     ///
     /// # Errors
@@ -81,12 +81,12 @@ mod tests {
 
     #[test]
     fn a_message_is_one_of_three() {
-        let read = |text: &str| Message::read(text.as_bytes()).map_err(|error| error.code);
-        let request = Message::Request { id: json!(1), method: "ping".into(), params: Value::Null };
+        let read = |text: &str| RpcMessage::read(text.as_bytes()).map_err(|error| error.code);
+        let request = RpcMessage::Request { id: json!(1), method: "ping".into(), params: Value::Null };
         for (text, expected) in [
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, Ok(request)),
-            (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, Ok(Message::Notification)),
-            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Ok(Message::Notification)),
+            (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, Ok(RpcMessage::Notification)),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Ok(RpcMessage::Notification)),
             (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, Err(INVALID_REQUEST)),
             (r#"{"id":1,"method":"ping"}"#, Err(INVALID_REQUEST)),
             (r#"{"jsonrpc":"2.0","id":1}"#, Err(INVALID_REQUEST)),

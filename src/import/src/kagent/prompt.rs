@@ -19,7 +19,7 @@ pub(super) fn take(
 ) {
     let message = fields.text("systemMessage");
     let from = fields.part("systemMessageFrom");
-    let source = Source::read(subject, &from);
+    let source = PromptKeyRef::read(subject, &from);
     let template = fields.part("promptTemplate");
     let sources = data_sources(subject, &template);
     let is_template = fields.has("promptTemplate");
@@ -65,13 +65,13 @@ fn set_text(subject: &Subject<'_>, field: &str, ours: &mut Map<String, Value>, t
 }
 
 /// Key of a ConfigMap or Secret with the system prompt.
-struct Source<'f> {
+struct PromptKeyRef<'f> {
     kind: &'static str,
     name: &'f str,
     key: &'f str,
 }
 
-impl<'f> Source<'f> {
+impl<'f> PromptKeyRef<'f> {
     fn read(subject: &Subject<'_>, from: &Fields<'f>) -> Option<Self> {
         if from.is_empty() {
             return None;

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use super::template_nodes::{TemplateNode, end_of_block, included, nodes, opens_block, written};
+
 /// Values of the variables of a template.
 #[derive(Debug, Default)]
 pub(super) struct Variables<'v> {
@@ -20,12 +22,6 @@ pub(super) struct Rendered {
     pub(super) left: Vec<(String, String)>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Node {
-    Text(String),
-    Action(String),
-}
-
 /// Renders a template. `include` returns the text of `source/key`, or why there is none.
 pub(super) fn render(
     template: &str,
@@ -36,31 +32,6 @@ pub(super) fn render(
     let mut renderer = Renderer { variables, include, out: Rendered::default(), steps: 0, full: false };
     renderer.block(&nodes, &[], 0);
     renderer.out
-}
-
-/// Splits a template into texts and actions; applies the marks that remove white space.
-fn nodes(template: &str) -> Vec<Node> {
-    let (mut nodes, mut rest, mut trims) = (Vec::new(), template, false);
-    loop {
-        let found = rest.find("{{").and_then(|begin| {
-            let after = rest.get(begin + 2..)?;
-            Some((begin, after, after.find("}}")?))
-        });
-        let text = found.map_or(rest, |(begin, ..)| rest.get(..begin).unwrap_or_default());
-        let text = if trims { text.trim_start() } else { text };
-        let Some((_, after, end)) = found else {
-            nodes.push(Node::Text(text.to_owned()));
-            return nodes;
-        };
-        let action = after.get(..end).unwrap_or_default();
-        let opens = action.strip_prefix('-').filter(|it| it.starts_with(char::is_whitespace));
-        nodes.push(Node::Text(if opens.is_some() { text.trim_end() } else { text }.to_owned()));
-        let action = opens.unwrap_or(action);
-        let closes = action.strip_suffix('-').filter(|it| it.ends_with(char::is_whitespace));
-        trims = closes.is_some();
-        nodes.push(Node::Action(closes.unwrap_or(action).trim().to_owned()));
-        rest = after.get(end + 2..).unwrap_or_default();
-    }
 }
 
 /// Largest text that is put together, in bytes: a system prompt of the most characters, of four bytes each.
@@ -89,7 +60,7 @@ impl Renderer<'_, '_> {
     }
 
     /// Renders nodes; `scope` holds `.` and the variables of the loops around them, which are `depth`.
-    fn block(&mut self, nodes: &[Node], scope: &[(String, String)], depth: usize) {
+    fn block(&mut self, nodes: &[TemplateNode], scope: &[(String, String)], depth: usize) {
         let mut at = 0;
         while let Some(node) = nodes.get(at) {
             at += 1;
@@ -99,11 +70,11 @@ impl Renderer<'_, '_> {
                 return;
             }
             let action = match node {
-                Node::Text(text) => {
+                TemplateNode::Text(text) => {
                     self.out.text += text;
                     continue;
                 }
-                Node::Action(action) => action,
+                TemplateNode::Action(action) => action,
             };
             if self.is_full() {
                 self.keep(action, TOO_LONG);
@@ -156,12 +127,12 @@ impl Renderer<'_, '_> {
     }
 
     /// Keeps a loop as it is, with what is in it.
-    fn keep_block(&mut self, action: &str, nodes: &[Node], why: &str) {
+    fn keep_block(&mut self, action: &str, nodes: &[TemplateNode], why: &str) {
         self.keep(action, why);
         for node in nodes {
             match node {
-                Node::Text(text) => self.out.text += text,
-                Node::Action(action) => self.out.text += &written(action),
+                TemplateNode::Text(text) => self.out.text += text,
+                TemplateNode::Action(action) => self.out.text += &written(action),
             }
         }
     }
@@ -196,13 +167,7 @@ impl Renderer<'_, '_> {
             }
             return self.keep(action, "kagent has no such variable");
         }
-        let path = action.strip_prefix("include ").map(str::trim);
-        let quoted = path.and_then(|path| {
-            path.strip_prefix('"')
-                .and_then(|it| it.strip_suffix('"'))
-                .or_else(|| path.strip_prefix('`')?.strip_suffix('`'))
-        });
-        match quoted {
+        match included(action) {
             Some(path) => match (self.include)(path) {
                 Ok(text) => self.out.text += &text,
                 Err(why) => self.keep(action, &why),
@@ -220,29 +185,6 @@ impl Renderer<'_, '_> {
             self.out.left.push((written(action), why.to_owned()));
         }
     }
-}
-
-fn written(action: &str) -> String {
-    format!("{{{{{action}}}}}")
-}
-
-fn opens_block(action: &str) -> bool {
-    let word = action.split_whitespace().next().unwrap_or_default();
-    matches!(word, "if" | "with" | "range" | "define" | "block" | "else")
-}
-
-/// Returns the place of the `end` of a block that began before these nodes.
-fn end_of_block(nodes: &[Node]) -> Option<usize> {
-    let mut depth = 0;
-    for (at, node) in nodes.iter().enumerate() {
-        match node {
-            Node::Action(action) if action == "end" && depth == 0 => return Some(at),
-            Node::Action(action) if action == "end" => depth -= 1,
-            Node::Action(action) if opens_block(action) && !action.starts_with("else") => depth += 1,
-            _ => {}
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ async fn start(probe: &Prober<'_>) -> Result<(), String> {
 
 /// Probes the readiness for ever, and reports each change.
 async fn follow(probe: &Prober<'_>, report: impl Fn(bool)) {
-    let mut readiness = Readiness::new(probe.timing, Instant::now());
+    let mut readiness = ContainerReadiness::new(probe.timing, Instant::now());
     loop {
         let checked = probe.once().await;
         let effect = readiness.apply(checked.is_ok(), Instant::now());
@@ -173,7 +173,7 @@ async fn live(probe: &Prober<'_>) -> String {
 
 /// Readiness of a container, by its probes so far. Time is a parameter.
 #[derive(Debug)]
-struct Readiness {
+struct ContainerReadiness {
     timing: Timing,
     is_ready: bool,
     /// Probes in a row that say otherwise.
@@ -193,7 +193,7 @@ struct ProbeEffect {
     is_recorded: bool,
 }
 
-impl Readiness {
+impl ContainerReadiness {
     /// Makes that of a container that has just started.
     fn new(timing: Timing, now: Instant) -> Self {
         Self { timing, is_ready: false, others: 0, since: now, is_late_recorded: false }

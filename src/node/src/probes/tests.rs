@@ -20,7 +20,7 @@ fn the_pause_grows_with_the_wait_up_to_the_period() {
 /// `!` worth an Event, `.` nothing.
 fn readiness(probe: Value, script: &str) -> String {
     let begin = Instant::now();
-    let mut readiness = Readiness::new(timing(probe), begin);
+    let mut readiness = ContainerReadiness::new(timing(probe), begin);
     let play = |word: &str| {
         let (second, outcome) = word.split_at(word.len() - 1);
         let now = begin + Duration::from_secs(second.parse().unwrap());
@@ -58,9 +58,9 @@ async fn a_container_is_ready_after_enough_passes_and_until_enough_failures() {
 #[tokio::test(start_paused = true)]
 async fn until_it_is_ready_it_is_probed_often_and_then_at_its_period() {
     let begin = Instant::now();
-    let mut readiness = Readiness::new(timing(json!({ "periodSeconds": 5 })), begin);
+    let mut readiness = ContainerReadiness::new(timing(json!({ "periodSeconds": 5 })), begin);
     let at = |second| begin + Duration::from_secs(second);
-    let pause = |readiness: &Readiness, now| (readiness.next(begin, now) - now).as_millis();
+    let pause = |readiness: &ContainerReadiness, now| (readiness.next(begin, now) - now).as_millis();
     assert_eq!(pause(&readiness, at(0)), 20);
     assert_eq!(pause(&readiness, at(10)), 100);
     readiness.apply(true, at(10));

@@ -26,7 +26,7 @@ use kube::{
     api::{ListParams, LogParams, Patch, PatchParams},
     core::DynamicObject,
 };
-use node::{Environment, LocalNode, Names, NodeConfig, Output, Programs, Source, Tokens};
+use node::{Environment, LineSource, LocalNode, Names, NodeConfig, Output, Programs, Tokens};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -40,18 +40,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Lines and notes of a node.
 #[derive(Default)]
 pub(crate) struct Screen {
-    pub(crate) lines: Mutex<Vec<(Source, String)>>,
-    pub(crate) notes: Mutex<Vec<(Source, String)>>,
+    pub(crate) lines: Mutex<Vec<(LineSource, String)>>,
+    pub(crate) notes: Mutex<Vec<(LineSource, String)>>,
     /// Text of a note at which the receiver panics, once.
     pub(crate) panics_at: Mutex<Option<String>>,
 }
 
 impl Output for Screen {
-    fn line(&self, source: &Source, text: &str) {
+    fn line(&self, source: &LineSource, text: &str) {
         self.lines.lock().unwrap().push((source.clone(), text.to_owned()));
     }
 
-    fn note(&self, source: &Source, text: &str) {
+    fn note(&self, source: &LineSource, text: &str) {
         let found = self.panics_at.lock().unwrap().take_if(|at| text.contains(at.as_str()));
         assert!(found.is_none(), "the test wants it");
         self.notes.lock().unwrap().push((source.clone(), text.to_owned()));
@@ -178,7 +178,7 @@ impl World {
     }
 
     /// Waits until a note holds a text, and returns it.
-    pub(crate) async fn noted(&self, text: &str) -> (Source, String) {
+    pub(crate) async fn noted(&self, text: &str) -> (LineSource, String) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let notes = self.screen.notes.lock().unwrap().clone();
@@ -191,7 +191,7 @@ impl World {
     }
 
     /// Waits until a program has written a line that holds a text.
-    pub(crate) async fn written(&self, text: &str) -> (Source, String) {
+    pub(crate) async fn written(&self, text: &str) -> (LineSource, String) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let lines = self.screen.lines.lock().unwrap().clone();

@@ -36,7 +36,7 @@ pub(super) struct Expression {
 }
 
 /// The variables of an expression.
-pub(super) struct Variables<'a> {
+pub(super) struct RuleVariables<'a> {
     /// The schema of both values.
     pub(super) node: &'a StructuralSchema,
     pub(super) value: &'a Value,
@@ -54,7 +54,7 @@ impl Expression {
     }
 
     /// Evaluates the expression. The error is in the words of `cel-go`, which the API server uses.
-    pub(super) fn evaluate(&self, variables: &Variables<'_>) -> Result<CelValue, String> {
+    pub(super) fn evaluate(&self, variables: &RuleVariables<'_>) -> Result<CelValue, String> {
         let mut context = Context::with_env(environment()?);
         context.add_variable_as_val("self", values::convert(variables.node, variables.value));
         if self.uses_old {

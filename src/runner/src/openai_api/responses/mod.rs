@@ -9,6 +9,7 @@
 
 mod head;
 mod id;
+mod input;
 mod output;
 mod request;
 mod stream;
