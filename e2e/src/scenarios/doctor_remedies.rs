@@ -44,8 +44,7 @@ const LATER: [&str; 7] =
 /// Field of Agents that the older CRD does not have.
 const FIELD: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/imagePullPolicy";
 /// Annotations of a CRD with the digest of its schema and with its version.
-const ANNOTATIONS: [&str; 2] =
-    ["/metadata/annotations/recif.dev~1schema", "/metadata/annotations/recif.dev~1version"];
+const ANNOTATIONS: [&str; 2] = ["/metadata/annotations/recif.dev~1schema", "/metadata/annotations/recif.dev~1version"];
 /// Upgrades the CRDs.
 const UPGRADE: &str = "recif crds | kubectl apply --server-side --force-conflicts -f -";
 /// Secret with the URL of the control plane's database.
