@@ -13,14 +13,14 @@ use super::{
 use crate::{
     cleanup::await_ended_namespaces,
     env::{ProcessOutput, run_to_exit},
-    kinds::{AGENT, CLUSTER_ROLE, DEFINITION, NAMESPACE, OURS, RESOURCE_QUOTA, SECRET},
+    kinds::{AGENT, CLUSTER_ROLE, DEFINITION, DEPLOYMENT, NAMESPACE, OURS, RESOURCE_QUOTA, SECRET},
     manifests::{agent, documents, quota, secret},
     namespace::{Namespace, REPORT_TIMEOUT},
-    object::{Object, ObjectExt as _},
+    object::{Object, ObjectExt as _, ObjectsByName},
     operator,
     scenario::{Scenario, scenarios},
     setup,
-    watch::poll,
+    watch::{await_condition, poll},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -49,6 +49,8 @@ const ANNOTATIONS: [&str; 2] = ["/metadata/annotations/recif.dev~1schema", "/met
 const UPGRADE: &str = "recif crds | kubectl apply --server-side --force-conflicts -f -";
 /// Secret with the URL of the control plane's database.
 const DATABASE: &str = "recif-database";
+/// Arguments by which kubectl replaces the Pod of the control plane.
+const RESTART: [&str; 5] = ["--namespace", operator::NAMESPACE, "rollout", "restart", "deployment/recif-control-plane"];
 
 /// Runs a command in bash, as a user who copies it.
 async fn copied(ns: &Namespace, command: &str) -> Result<ProcessOutput> {
@@ -137,7 +139,7 @@ async fn change_crd(ns: &Namespace, patch: Value) -> Result<()> {
 async fn a_wrong_url_of_the_database_is_corrected_by_the_command_that_is_printed(ns: Namespace) -> Result<()> {
     let system = Namespace::existing(ns.env.clone(), operator::NAMESPACE);
     ensure!(system.find(SECRET, DATABASE).await?.is_none(), "the control plane has a database already");
-    let result = with_a_wrong_url(&ns, &system).await;
+    let result = with_wrong_urls(&ns, &system).await;
     if result.is_err() {
         if system.find(SECRET, DATABASE).await?.is_some() {
             system.delete(SECRET, DATABASE).await?;
@@ -147,25 +149,37 @@ async fn a_wrong_url_of_the_database_is_corrected_by_the_command_that_is_printed
     result
 }
 
-async fn with_a_wrong_url(ns: &Namespace, system: &Namespace) -> Result<()> {
+async fn with_wrong_urls(ns: &Namespace, system: &Namespace) -> Result<()> {
     await_no_failure(ns).await?;
     // Nothing listens at this port of the Pod itself.
-    let url = "postgresql://recif:hunter2@127.0.0.1:1/recif";
-    system.create_object(&secret(DATABASE, json!({"url": url}))).await?;
+    system.create_object(&secret(DATABASE, json!({"url": "postgresql://recif:hunter2@127.0.0.1:1/recif"}))).await?;
     restart_control_plane(ns).await?;
     let text = await_failure(ns, "database", "unavailable (the database does not answer)").await?;
-    ensure!(!text.contains("hunter2"), "it shows the password: {text}");
+    correct_url(ns, system, &text).await?;
 
-    // The history is in a file again, as without the Secret.
+    // With this one the control plane does not start.
+    system.create_object(&secret(DATABASE, json!({"url": "postgresql://recif:hunter2@db:port/recif"}))).await?;
+    ns.env.kubectl(&RESTART).await?;
+    let none = |deployments: &ObjectsByName| {
+        let control_plane = deployments.get("recif-control-plane")?;
+        (control_plane.number("/status/readyReplicas") == 0).then_some(())
+    };
+    await_condition(system.api(DEPLOYMENT), Default::default(), SHOWN, "the control plane is down", none).await?;
+    let text = await_failure(ns, "database", "its URL cannot be read").await?;
+    correct_url(ns, system, &text).await
+}
+
+/// Has the history in a file again, as without the Secret, and runs the command in the text of the finding.
+async fn correct_url(ns: &Namespace, system: &Namespace, text: &str) -> Result<()> {
+    ensure!(!text.contains("hunter2"), "it shows the password: {text}");
     system.delete(SECRET, DATABASE).await?;
-    follow(ns, &text).await?;
+    follow(ns, text).await?;
     control_plane_ready(&ns.env).await?;
     await_no_failure(ns).await
 }
 
 async fn restart_control_plane(ns: &Namespace) -> Result<()> {
-    let restart = ["rollout", "restart", "deployment/recif-control-plane"];
-    ns.env.kubectl(&[&["--namespace", operator::NAMESPACE][..], &restart].concat()).await?;
+    ns.env.kubectl(&RESTART).await?;
     control_plane_ready(&ns.env).await
 }
 

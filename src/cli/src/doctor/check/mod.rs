@@ -51,6 +51,7 @@ pub(super) fn all(readings: &Readings) -> Vec<Finding> {
         images::check(&readings.images, &readings.nodes, readings.pulled.as_deref()),
         traffic::check(
             [gateway, control_plane],
+            &readings.database,
             &readings.certificate,
             readings.server_now(),
             &scope.system,
