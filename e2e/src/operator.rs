@@ -67,6 +67,12 @@ pub(crate) async fn replicas(env: &Env) -> Result<i64> {
     Ok(deployment.number("/spec/replicas"))
 }
 
+/// Returns the image of its Deployment.
+pub(crate) async fn image(env: &Env) -> Result<String> {
+    let deployment = env.within(NAMESPACE, DEPLOYMENT).get(NAME).await.context("get the operator's Deployment")?;
+    Ok(deployment.text("/spec/template/spec/containers/0/image").to_owned())
+}
+
 /// Scales the Deployment and waits until it is ready.
 pub(crate) async fn scale(env: &Env, replicas: i64) -> Result<()> {
     let patch = json!({"spec": {"replicas": replicas}});

@@ -1,25 +1,27 @@
-//! Deployment of operator and gateway before the scenarios.
+//! Deployment of operator, gateway and control plane before the scenarios, and by those that take it away.
 
-use std::time::Duration;
+use anyhow::{Context as _, Result};
 
-use anyhow::Result;
-
-use crate::{
-    env::{Env, output},
-    gateway, operator,
-};
+use crate::{env::Env, gateway, operator};
 
 /// Deploys operator and gateway, if an image was given.
 pub(crate) async fn deploy(env: &Env) -> Result<()> {
     let Some(image) = &env.paths.operator_image else { return Ok(()) };
-    let minute = Duration::from_secs(60);
-    let kubectl = env.file("hack/kubectl");
-    let mut build = env.in_cluster(&kubectl);
-    build.arg("kustomize").arg(env.file("config/default"));
-    let manifests = output(build, None, minute).await?.replace("recif.local/operator:dev", image);
-    let mut apply = env.in_cluster(&kubectl);
-    apply.args(["apply", "--server-side", "--force-conflicts", "--filename", "-"]);
-    output(apply, Some(manifests), minute).await?;
+    install(env, image).await
+}
+
+/// Returns the manifests of config/default with this image.
+pub(crate) async fn default_manifests(env: &Env, image: &str) -> Result<String> {
+    let folder = env.file("config/default");
+    let folder = folder.to_str().context("a path that is text")?;
+    Ok(env.kubectl(&["kustomize", folder]).await?.replace("recif.local/operator:dev", image))
+}
+
+/// Applies config/default with this image, and waits until operator and gateway are ready.
+pub(crate) async fn install(env: &Env, image: &str) -> Result<()> {
+    let manifests = default_manifests(env, image).await?;
+    let arguments = ["apply", "--server-side", "--force-conflicts", "--filename", "-"];
+    env.kubectl_with(&arguments, manifests).await?;
     if env.paths.lose_wakes {
         let deployment = format!("deployment/{}", operator::NAME);
         env.kubectl(&["--namespace", operator::NAMESPACE, "set", "env", &deployment, "RECIF_LOSE_WAKES=true"]).await?;

@@ -223,7 +223,7 @@ async fn release(env: &Env, verb: &str, chart: &str, more: &[&str]) -> Result<()
 }
 
 /// Waits until the Pod of the control plane is the newest one, and ready.
-async fn control_plane_ready(env: &Env) -> Result<()> {
+pub(super) async fn control_plane_ready(env: &Env) -> Result<()> {
     let rollout = ["rollout", "status", "deployment/recif-control-plane", "--timeout", "50s"];
     env.kubectl(&[&["--namespace", SYSTEM][..], &rollout].concat()).await.map(drop)
 }

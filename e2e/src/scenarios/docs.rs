@@ -23,6 +23,10 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     the_page_agents_works,
     the_page_flows_works,
     the_page_tools_works,
+    the_page_control_plane_works,
+    the_page_troubleshooting_works,
+    the_page_import_works,
+    the_page_development_works,
 );
 
 /// Time limit of a block.
@@ -62,6 +66,22 @@ async fn the_page_flows_works(ns: Namespace) -> Result<()> {
 
 async fn the_page_tools_works(ns: Namespace) -> Result<()> {
     run(&ns, "docs/tools.md").await
+}
+
+async fn the_page_control_plane_works(ns: Namespace) -> Result<()> {
+    run(&ns, "docs/control-plane.md").await
+}
+
+async fn the_page_troubleshooting_works(ns: Namespace) -> Result<()> {
+    run(&ns, "docs/troubleshooting.md").await
+}
+
+async fn the_page_import_works(ns: Namespace) -> Result<()> {
+    run(&ns, "docs/import.md").await
+}
+
+async fn the_page_development_works(ns: Namespace) -> Result<()> {
+    run(&ns, "docs/development.md").await
 }
 
 /// Commands of a block up to an expectation.

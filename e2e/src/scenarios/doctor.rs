@@ -1,4 +1,5 @@
-//! Tests `recif doctor`: a good install has no failure, and each breakage fails in its own row alone.
+//! Tests `recif doctor`: a good install has no failure, and each breakage fails in its own row alone. Those whose remedy is run
+//! are in `doctor_remedies`.
 
 use std::time::Duration;
 
@@ -31,14 +32,14 @@ pub(super) const ALONE: &[Scenario] = scenarios!(Exclusive:
 );
 
 /// Exit code of a failed check.
-const FAILED: i32 = 3;
+pub(super) const FAILED: i32 = 3;
 /// Time in which a breakage shows, and is gone.
-const SHOWN: Duration = Duration::from_secs(30);
+pub(super) const SHOWN: Duration = Duration::from_secs(30);
 /// An admission policy of ours.
 const POLICY: &str = "recif-operator-no-spec";
 
 /// Runs it for the namespace; returns the exit code and the report.
-async fn doctor(ns: &Namespace) -> Result<(i32, Value)> {
+pub(super) async fn doctor(ns: &Namespace) -> Result<(i32, Value)> {
     let mut command = ns.env.recif_command();
     command.args(["doctor", "-n", &ns.name, "-o", "json"]);
     let ended = run_to_exit(command, None).await?;
@@ -47,27 +48,28 @@ async fn doctor(ns: &Namespace) -> Result<(i32, Value)> {
 }
 
 /// Returns the findings with this verdict, as name and text.
-fn with_verdict(report: &Value, verdict: &str) -> Vec<(String, String)> {
+pub(super) fn with_verdict(report: &Value, verdict: &str) -> Vec<(String, String)> {
     let findings = report["findings"].as_array().into_iter().flatten();
     let found = findings.filter(|finding| finding["verdict"] == verdict);
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap_or_default().to_owned();
     found.map(|finding| (text(finding, "check"), text(finding, "text"))).collect()
 }
 
-/// Waits until this check alone fails, with these words.
-async fn await_failure(ns: &Namespace, check: &str, words: &str) -> Result<()> {
+/// Waits until this check alone fails, with these words; returns its text.
+pub(super) async fn await_failure(ns: &Namespace, check: &str, words: &str) -> Result<String> {
     let failed = poll(SHOWN, "the failure of a check", || async {
         let (code, report) = doctor(ns).await?;
         Ok((!with_verdict(&report, "fail").is_empty()).then_some((code, report)))
     });
     let (code, report) = failed.await.with_context(|| format!("{check}: {words}"))?;
-    let found = with_verdict(&report, "fail");
+    let mut found = with_verdict(&report, "fail");
     let alone = found.len() == 1 && found[0].0 == check && found[0].1.contains(words);
     ensure!(code == FAILED && alone, "instead of {check} ({words}), exit code {code}: {report}");
-    Ok(())
+    Ok(found.remove(0).1)
 }
 
-async fn await_no_failure(ns: &Namespace) -> Result<()> {
+/// Waits until no check fails.
+pub(super) async fn await_no_failure(ns: &Namespace) -> Result<()> {
     let good = poll(SHOWN, "no failure any more", || async {
         let (code, report) = doctor(ns).await?;
         Ok((code == 0 && with_verdict(&report, "fail").is_empty()).then_some(()))
@@ -106,7 +108,7 @@ async fn what_is_wrong_in_a_namespace_fails_alone(ns: Namespace) -> Result<()> {
     await_no_failure(&ns).await?;
 
     ns.apply(&agent("nowhere", json!({"image": "nowhere:1"}))).await?;
-    await_failure(&ns, "images", "ErrImageNeverPull").await
+    await_failure(&ns, "images", "ErrImageNeverPull").await.map(drop)
 }
 
 async fn images_are_pulled_by_pods_that_are_gone_afterwards(ns: Namespace) -> Result<()> {

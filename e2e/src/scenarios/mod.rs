@@ -18,6 +18,7 @@ mod control_plane;
 mod deletion;
 mod docs;
 mod doctor;
+mod doctor_remedies;
 mod drain;
 mod egress;
 mod environment;
@@ -66,8 +67,8 @@ mod usage;
 
 use crate::scenario::{Isolation, Scenario};
 
-/// All themes. The longest come first; `steady` comes when no other scenario disturbs it, and `chart`, which replaces the
-/// installation, after all.
+/// All themes. The longest come first; `steady` comes when no other scenario disturbs it, and those that take the installation away,
+/// of which `chart` also replaces it, after all.
 const THEMES: &[&[Scenario]] = &[
     gateway_auth::SCENARIOS,
     drain::SCENARIOS,
@@ -117,6 +118,7 @@ const THEMES: &[&[Scenario]] = &[
     kubectl::SCENARIOS,
     completions::SCENARIOS,
     doctor::SCENARIOS,
+    doctor_remedies::SCENARIOS,
     chat::SCENARIOS,
     models::SCENARIOS,
     traces::SCENARIOS,
@@ -132,12 +134,14 @@ const THEMES: &[&[Scenario]] = &[
     traces::ALONE,
     identity::ALONE,
     doctor::ALONE,
+    doctor_remedies::ALONE,
     faults::SCENARIOS,
     restore::SCENARIOS,
     images::ALONE,
     namespaced::ALONE,
     drain::ALONE,
     steady::SCENARIOS,
+    doctor_remedies::WITHOUT_AN_INSTALL,
     chart::SCENARIOS,
 ];
 

@@ -131,13 +131,12 @@ impl NamespacedInstall {
     /// Applies config/namespaced, in this namespace and for these tenants.
     async fn make(&self) -> Result<()> {
         let env = &self.system.env;
-        let image = env.within(operator::NAMESPACE, DEPLOYMENT).get(operator::NAME).await?;
-        let image = image.text("/spec/template/spec/containers/0/image");
+        let image = operator::image(env).await?;
         let folder = env.file("config/namespaced");
         let folder = folder.to_str().context("a path that is text")?;
         let text = env.kubectl(&["kustomize", folder]).await?;
         let names = self.tenants.each_ref().map(|tenant| tenant.name.as_str()).join(",");
-        let text = text.replace("recif.local/operator:dev", image).replace("recif-system", &self.system.name);
+        let text = text.replace("recif.local/operator:dev", &image).replace("recif-system", &self.system.name);
         let text = text.replace("--namespaces=team-a", &format!("--namespaces={names}"));
         for mut manifest in documents(&text)? {
             let kind = manifest["kind"].as_str().unwrap_or_default().to_owned();

@@ -119,7 +119,8 @@ async fn what_is_missing_comes_back_as_it_was_installed() {
     let of_chart = remedy(chart).await;
     let of_manifests = remedy(manifests).await;
     assert!(of_chart.contains("in namespace recif-system: helm upgrade --install recif "), "{of_chart}");
-    assert!(of_manifests.contains("in namespace recif-system: kubectl apply --server-side -k "), "{of_manifests}");
+    let applied = "in namespace recif-system: kubectl apply --server-side --force-conflicts -k ";
+    assert!(of_manifests.contains(applied), "{of_manifests}");
 }
 
 #[tokio::test]
@@ -157,6 +158,27 @@ async fn a_namespace_that_takes_no_pods_fails_alone() {
         }
     }
     let report = examine(&live(quota), scope()).await.unwrap();
+    let failed: Vec<_> = report.findings.iter().filter(|finding| finding.verdict == Verdict::Fail).collect();
+    assert_eq!((failed.len(), failed[0].check), (1, "pods"), "{}", report.text());
+    assert_eq!(report.exit(false), Exit::NotReady);
+}
+
+#[tokio::test]
+async fn a_workload_whose_pods_are_refused_fails_alone() {
+    fn restricted(method: &Method, path: &str, body: &Value) -> (u16, Value) {
+        match path {
+            "/apis/apps/v1/namespaces/team-a/deployments" if *method == Method::GET => {
+                let said = "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": privileged";
+                let condition = json!({ "type": "ReplicaFailure", "status": "True", "message": said });
+                let owner = json!({ "kind": "Agent", "name": "x", "controller": true });
+                let deployment = json!({ "metadata": { "name": "x", "ownerReferences": [owner] },
+                    "status": { "conditions": [condition] } });
+                (200, json!({ "metadata": {}, "items": [deployment] }))
+            }
+            _ => empty_cluster(method, path, body),
+        }
+    }
+    let report = examine(&live(restricted), scope()).await.unwrap();
     let failed: Vec<_> = report.findings.iter().filter(|finding| finding.verdict == Verdict::Fail).collect();
     assert_eq!((failed.len(), failed[0].check), (1, "pods"), "{}", report.text());
     assert_eq!(report.exit(false), Exit::NotReady);

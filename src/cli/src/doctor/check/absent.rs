@@ -2,10 +2,12 @@
 
 use crate::doctor::reading::{Installed, Installer};
 
-/// Returns the command that brings back what is missing, as it was installed.
+/// Returns the command that brings back what is missing, as it was installed. Without `--force-conflicts` kubectl refuses to set
+/// back what another client has changed.
 pub(super) fn apply(installer: Installer, system: &str) -> String {
     let helm = format!("helm upgrade --install recif <chart> -n {system} --reset-then-reuse-values");
-    let manifests = "kubectl apply --server-side -k <config/default, or the overlay that you applied>";
+    let manifests =
+        "kubectl apply --server-side --force-conflicts -k <config/default, or the overlay that you applied>";
     match installer {
         Installer::Helm => helm,
         Installer::Manifests => manifests.to_owned(),

@@ -8,10 +8,14 @@ use super::super::{
 const CHECK: &str = "database";
 /// Seconds that the history may be behind.
 const BEHIND: u64 = 60;
-const SECRET: &str = "correct it in the Secret from which the control plane has DATABASE_URL";
 
-/// Judges the database by its URL and by what the control plane says.
-pub(super) fn check(control_plane: &Read<Option<Part>>, database: &Read<Database>, installed: Installed) -> Finding {
+/// Judges the database by its URL and by what the control plane says. `system` is the namespace of the control plane.
+pub(super) fn check(
+    control_plane: &Read<Option<Part>>,
+    database: &Read<Database>,
+    installed: Installed,
+    system: &str,
+) -> Finding {
     let part = match control_plane {
         Ok(Some(part)) => part,
         Ok(None) if installed == Installed::Yes => return Finding::skip(CHECK, CHECK, "there is no control plane"),
@@ -19,11 +23,19 @@ pub(super) fn check(control_plane: &Read<Option<Part>>, database: &Read<Database
         Err(why) => return Finding::skip(CHECK, CHECK, why),
     };
     let mut issues = Vec::new();
+    // The control plane has the URL from its environment, which it gets when it starts.
+    let restart = format!("`kubectl -n {system} rollout restart deployment/recif-control-plane`");
     match database {
-        Ok(Database::Postgres(Err(error))) => issues.push(Issue::fail(format!("its URL {error}"), SECRET)),
+        Ok(Database::Postgres(Err(error))) => issues.push(Issue::fail(
+            format!("its URL {error}"),
+            format!("correct it in the Secret from which the control plane has DATABASE_URL, then {restart}"),
+        )),
         Ok(Database::File) if !part.has_claim => issues.push(Issue::warn(
             "the history is in a file that goes with the Pod of the control plane",
-            "create the Secret recif-database with the url of a PostgreSQL, or mount a PersistentVolumeClaim",
+            format!(
+                "create the Secret recif-database with the url of a PostgreSQL, then {restart}; or mount a \
+                 PersistentVolumeClaim"
+            ),
         )),
         Ok(_) | Err(_) => {}
     }
@@ -32,7 +44,8 @@ pub(super) fn check(control_plane: &Read<Option<Part>>, database: &Read<Database
     let note = said.iter().find_map(|line| line.strip_prefix("database: "));
     let behind = part.pods.iter().filter_map(|pod| pod.behind).max().unwrap_or_default();
     if let Some(note) = note {
-        issues.push(Issue::fail(note, "see that it runs and admits the control plane"));
+        let remedy = format!("see that it runs and admits the control plane; after a change of its Secret {restart}");
+        issues.push(Issue::fail(note, remedy));
     } else if behind > BEHIND {
         let what = format!("the history is {behind} s behind");
         issues.push(Issue::warn(what, "see the load of the database"));
@@ -82,10 +95,25 @@ mod tests {
             (Ok(None), Ok(Database::File), Verdict::Skip, "there is no control plane"),
             (Err(refused()), Ok(Database::File), Verdict::Skip, "you may not"),
         ] {
-            let found = check(&part, &database, Installed::Yes);
+            let found = check(&part, &database, Installed::Yes, "sys");
             assert_eq!(found.verdict, verdict, "{}", found.text);
             assert!(found.text.contains(text), "{}", found.text);
         }
-        assert_eq!(check(&Ok(None), &Ok(Database::File), Installed::No).text, "database: not installed yet");
+        let none = check(&Ok(None), &Ok(Database::File), Installed::No, "sys");
+        assert_eq!(none.text, "database: not installed yet");
+    }
+
+    #[test]
+    fn what_a_change_of_the_secret_needs_is_said_with_it() {
+        let away = "ok\ndatabase: unavailable (the database does not answer); the history is 9 s behind\n";
+        for (body, database) in [
+            (away, Database::Postgres(Ok(()))),
+            ("ok\n", Database::Postgres(Err(PostgresUrlError::Malformed))),
+            ("ok\n", Database::File),
+        ] {
+            let found = check(&part(body, 0, false), &Ok(database), Installed::Yes, "sys");
+            let command = "`kubectl -n sys rollout restart deployment/recif-control-plane`";
+            assert!(found.text.contains(command), "{}", found.text);
+        }
     }
 }

@@ -10,7 +10,8 @@ use super::super::{
 };
 
 const CHECK: &str = "crds";
-const APPLY: &str = "helm upgrade recif-crds <chart>, or `recif crds | kubectl apply --server-side -f -`";
+const APPLY: &str =
+    "helm upgrade recif-crds <chart>, or `recif crds | kubectl apply --server-side --force-conflicts -f -`";
 
 /// Returns the definitions that this program has.
 pub(super) fn built_in() -> Vec<Definition> {
@@ -118,6 +119,11 @@ mod tests {
         }
         assert_eq!(check(&Ok(vec![]), Installed::No, &ours, "0.4.0").verdict, Verdict::Skip);
         assert_eq!(check(&Err(Unread::Forbidden("x".into())), Installed::Yes, &ours, "0.4.0").verdict, Verdict::Skip);
+    }
+
+    #[test]
+    fn the_remedy_also_upgrades_what_another_client_has_changed() {
+        assert!(APPLY.ends_with("`recif crds | kubectl apply --server-side --force-conflicts -f -`"), "{APPLY}");
     }
 
     #[test]

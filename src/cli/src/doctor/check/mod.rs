@@ -51,15 +51,16 @@ pub(super) fn all(readings: &Readings) -> Vec<Finding> {
         images::check(&readings.images, &readings.nodes, readings.pulled.as_deref()),
         traffic::check(
             [gateway, control_plane],
+            &readings.database,
             &readings.certificate,
             readings.server_now(),
             &scope.system,
             *installed,
             &apply,
         ),
-        pods::check(&readings.dry_runs, namespace),
+        pods::check(&readings.dry_runs, &readings.refused, namespace),
         network::check(&readings.network, &readings.workload_pods, scope, &readings.plugin),
-        database::check(control_plane, &readings.database, *installed),
+        database::check(control_plane, &readings.database, *installed, &scope.system),
         api_server::check(&readings.times, readings.clock_offset()),
         objects::check(&readings.objects, *installed, operator, &scope.system),
     ]

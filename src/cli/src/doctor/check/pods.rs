@@ -1,10 +1,11 @@
-//! Rows 2 and 11: dry runs of the sample agent: whether native sidecars are kept, and whether the namespace takes it.
+//! Rows 2 and 11: dry runs of the sample agent: whether native sidecars are kept, and whether the namespace takes it. And the
+//! workloads there whose own Pods are refused, such as by a `podTemplate` that Pod Security forbids.
 
 use serde_json::Value;
 
 use super::super::{
     finding::{Finding, Issue},
-    reading::{DryRun, DryRuns},
+    reading::{DryRun, DryRuns, Read, RefusedPods},
 };
 
 const SIDECARS: &str = "sidecars";
@@ -27,8 +28,8 @@ pub(super) fn check_sidecar(runs: &DryRuns) -> Finding {
     Finding::judge(SIDECARS, title, "they are kept", if kept { vec![] } else { vec![dropped] })
 }
 
-/// Judges whether the namespace takes the sample agent's Deployment and Pod.
-pub(super) fn check(runs: &DryRuns, namespace: &str) -> Finding {
+/// Judges whether the namespace takes the sample agent's Deployment and Pod, and the Pods of the workloads that it has.
+pub(super) fn check(runs: &DryRuns, refused: &Read<Vec<RefusedPods>>, namespace: &str) -> Finding {
     let title = format!("pods in {namespace}");
     let (mut issues, mut unread) = (Vec::new(), None);
     for run in [&runs.deployment, &runs.pod] {
@@ -39,6 +40,7 @@ pub(super) fn check(runs: &DryRuns, namespace: &str) -> Finding {
         }
     }
     issues.dedup();
+    issues.extend(refused.as_ref().ok().and_then(|refused| judge_refused(refused, namespace)));
     if let DryRun::Accepted(pod) = &runs.pod {
         let changed = changed_requests(&runs.sent, pod);
         if !changed.is_empty() {
@@ -71,11 +73,22 @@ fn refusal(said: &str, namespace: &str) -> Issue {
     } else {
         "change what refuses it, or name another namespace with -n"
     };
-    let what = match said.split_once("is forbidden: ") {
-        Some((_, why)) => why,
-        None => said,
-    };
+    let what = cause(said);
     Issue::fail(format!("refused, {}", if what.is_empty() { namespace } else { what }), remedy)
+}
+
+/// Returns the issue of the workloads whose Pods are refused: the first is named, the others are counted.
+fn judge_refused(refused: &[RefusedPods], namespace: &str) -> Option<Issue> {
+    let RefusedPods { workload, said } = refused.first()?;
+    let more = refused.len() - 1;
+    let more = if more == 0 { String::new() } else { format!(" and of {more} more") };
+    let remedy = format!("change its spec, or what refuses it; see `recif why {workload} -n {namespace}`");
+    Some(Issue::fail(format!("those of {workload}{more} are refused, {}", cause(said)), remedy))
+}
+
+/// Returns why the server refuses something, without what it refuses.
+fn cause(said: &str) -> &str {
+    said.split_once("is forbidden: ").map_or(said, |(_, why)| why)
 }
 
 /// Returns the name of the quota and its counts, of `exceeded quota: small, requested: pods=1, used: pods=10, limited: pods=10`.
@@ -129,6 +142,10 @@ mod tests {
         runs(DryRun::Accepted(Box::new(pod(resources, restart))))
     }
 
+    fn judged(runs: &DryRuns, namespace: &str) -> Finding {
+        check(runs, &Ok(Vec::new()), namespace)
+    }
+
     #[test]
     fn a_sidecar_has_to_be_kept() {
         assert_eq!(check_sidecar(&accepted(json!({}), json!("Always"))).verdict, Verdict::Ok);
@@ -136,13 +153,13 @@ mod tests {
         assert_eq!(check_sidecar(&runs(DryRun::Refused("quota".into()))).verdict, Verdict::Skip);
         let forbidden = DryRun::Unread(Unread::Forbidden("create pods".into()));
         assert_eq!(check_sidecar(&runs(forbidden.clone())).verdict, Verdict::Skip);
-        assert_eq!(check(&runs(forbidden), "a").text, "pods in a: you may not create pods");
+        assert_eq!(judged(&runs(forbidden), "a").text, "pods in a: you may not create pods");
     }
 
     #[test]
     fn a_changed_request_is_told_of() {
-        assert_eq!(check(&accepted(json!({}), json!("Always")), "a").verdict, Verdict::Ok);
-        let found = check(&accepted(json!({ "limits": { "cpu": "1" } }), json!("Always")), "a");
+        assert_eq!(judged(&accepted(json!({}), json!("Always")), "a").verdict, Verdict::Ok);
+        let found = judged(&accepted(json!({ "limits": { "cpu": "1" } }), json!("Always")), "a");
         assert_eq!(
             (found.verdict, found.text.contains("the resources of agent: set")),
             (Verdict::Warn, true),
@@ -170,9 +187,28 @@ mod tests {
             ("namespaces \"team-a\" not found", "not found: create it"),
             ("pods \"x\" is forbidden: maximum cpu usage per Pod is 1m", "per Pod is 1m: change"),
         ] {
-            let found = check(&runs(DryRun::Refused(said.into())), "team-a");
+            let found = judged(&runs(DryRun::Refused(said.into())), "team-a");
             assert_eq!(found.verdict, Verdict::Fail);
             assert!(found.text.contains(text), "{}", found.text);
         }
+    }
+
+    #[test]
+    fn a_workload_whose_pods_are_refused_is_named_with_what_refuses_them() {
+        let one = |name: &str| RefusedPods {
+            workload: format!("agent/{name}"),
+            said: "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": hostNetwork".into(),
+        };
+        let fine = accepted(json!({}), json!("Always"));
+        for (refused, who) in [(vec![one("a")], "agent/a"), (vec![one("a"), one("b")], "agent/a and of 1 more")] {
+            let found = check(&fine, &Ok(refused), "team-a");
+            let expected = format!(
+                "pods in team-a: those of {who} are refused, violates PodSecurity \"restricted:latest\": hostNetwork: \
+                 change its spec, or what refuses it; see `recif why agent/a -n team-a`"
+            );
+            assert_eq!((found.verdict, found.text), (Verdict::Fail, expected));
+        }
+        let unread = Err(Unread::Forbidden("list deployments".into()));
+        assert_eq!(check(&fine, &unread, "team-a").verdict, Verdict::Ok, "the dry runs are judged without it");
     }
 }

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     super::{
         finding::{Finding, Issue},
-        reading::{Installed, Part, Read, Unread},
+        reading::{Database, Installed, Part, Read, Unread},
     },
     absent::{absent, install},
 };
@@ -16,9 +16,11 @@ const NAMES: [(&str, &str); 2] = [("gateway", "recif-gateway"), ("control plane"
 /// Time before its end in which a certificate should have been renewed.
 const RENEWED: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// Judges gateway and control plane at the time `now` of the API server; `apply` brings back what is missing.
+/// Judges gateway and control plane at the time `now` of the API server; `apply` brings back what is missing. A control plane that
+/// cannot read the URL of its database is reported by the row of the database alone.
 pub(super) fn check(
     parts: [&Read<Option<Part>>; 2],
+    database: &Read<Database>,
     certificate: &Read<Option<Timestamp>>,
     now: Timestamp,
     system: &str,
@@ -31,6 +33,9 @@ pub(super) fn check(
     let (mut issues, mut unread, mut told) = (Vec::new(), None, Vec::new());
     for ((name, deployment), part) in NAMES.iter().zip(parts) {
         match part {
+            Ok(Some(part)) if *name == "control plane" && waits_for_url(part, database) => {
+                told.push(format!("the {name} waits for the URL of its database, see there"));
+            }
             Ok(Some(part)) => match judge_part(name, deployment, part, system) {
                 Ok(found) if found.is_empty() => told.push(format!("the {name} answers")),
                 Ok(found) => issues.extend(found),
@@ -53,6 +58,11 @@ pub(super) fn check(
         Some(why) if issues.is_empty() => Finding::skip(CHECK, TITLE, why),
         _ => Finding::judge(CHECK, TITLE, told.join(", "), issues),
     }
+}
+
+/// Reports whether the control plane does not start because it cannot read the URL of its database.
+fn waits_for_url(control_plane: &Part, database: &Read<Database>) -> bool {
+    control_plane.replicas > 0 && control_plane.ready() == 0 && matches!(database, Ok(Database::Postgres(Err(_))))
 }
 
 fn judge_part(name: &str, deployment: &str, part: &Part, system: &str) -> Result<Vec<Issue>, Unread> {
@@ -109,6 +119,8 @@ fn judge_certificate(certificate: &Read<Option<Timestamp>>, now: Timestamp, syst
 
 #[cfg(test)]
 mod tests {
+    use crds::postgres_url::PostgresUrlError;
+
     use super::*;
     use crate::doctor::{finding::Verdict, reading::PartPod};
 
@@ -119,7 +131,33 @@ mod tests {
     }
 
     fn judged(gateway: &Read<Option<Part>>, end: &Read<Option<Timestamp>>) -> Finding {
-        check([gateway, &part(true, Ok(200))], end, Timestamp::UNIX_EPOCH, "sys", Installed::Yes, "apply it")
+        both(gateway, &part(true, Ok(200)), &Ok(Database::File), end)
+    }
+
+    fn both(
+        gateway: &Read<Option<Part>>,
+        control_plane: &Read<Option<Part>>,
+        database: &Read<Database>,
+        end: &Read<Option<Timestamp>>,
+    ) -> Finding {
+        let now = Timestamp::UNIX_EPOCH;
+        check([gateway, control_plane], database, end, now, "sys", Installed::Yes, "apply it")
+    }
+
+    #[test]
+    fn a_control_plane_without_a_url_that_can_be_read_is_left_to_the_row_of_the_database() {
+        let gateway = part(true, Ok(404));
+        let scaled = Ok(Some(Part::default()));
+        let unreadable = || Ok(Database::Postgres(Err(PostgresUrlError::Malformed)));
+        for (control_plane, database, verdict) in [
+            (part(false, Ok(503)), unreadable(), Verdict::Ok),
+            (part(false, Ok(503)), Ok(Database::Postgres(Ok(()))), Verdict::Fail),
+            (part(true, Ok(503)), unreadable(), Verdict::Fail),
+            (scaled, unreadable(), Verdict::Fail),
+        ] {
+            let found = both(&gateway, &control_plane, &database, &Ok(None));
+            assert_eq!(found.verdict, verdict, "{}", found.text);
+        }
     }
 
     #[test]
@@ -145,7 +183,15 @@ mod tests {
             assert!(found.text.contains(text), "{}", found.text);
         }
         let none = Ok(None);
-        let before = check([&none, &none], &Ok(None), Timestamp::UNIX_EPOCH, "sys", Installed::No, "apply it");
+        let before = check(
+            [&none, &none],
+            &Ok(Database::File),
+            &Ok(None),
+            Timestamp::UNIX_EPOCH,
+            "sys",
+            Installed::No,
+            "apply it",
+        );
         assert_eq!(before.text, "gateway and control plane: not installed yet");
     }
 

@@ -10,6 +10,7 @@ mod objects;
 mod parts;
 mod plugin;
 mod pull;
+mod refused;
 mod sample;
 mod views;
 
@@ -29,6 +30,7 @@ pub(super) use objects::KindCount;
 pub(super) use parts::PartPod;
 pub(super) use parts::{Database, Part};
 pub(super) use pull::{LeftPod, PullOutcome, Pulled};
+pub(super) use refused::RefusedPods;
 use sample::SampleImages;
 #[cfg(test)]
 pub(super) use sample::sample_labels;
@@ -75,6 +77,8 @@ pub(super) struct Readings {
     pub pulled: Option<Vec<Pulled>>,
     /// Dry runs of the sample agent's Deployment and Pod.
     pub dry_runs: DryRuns,
+    /// Workloads in the namespace whose Pods are refused.
+    pub refused: Read<Vec<RefusedPods>>,
     /// NetworkPolicies by namespace: that of the agent, that of the system.
     pub network: Read<[Vec<NetworkPolicy>; 2]>,
     /// Network plugin that enforces them; `None`: none is known.
@@ -124,12 +128,26 @@ pub(super) async fn read(live: &UserClient, scope: Scope) -> Result<Readings, Cl
     let installed = is_installed(&definitions, &parts);
     let images = SampleImages::of(parts[0].as_ref().ok().and_then(Option::as_ref));
     let [operator, gateway, control_plane] = parts.each_ref().map(|part| part.as_ref().ok().and_then(Option::as_ref));
-    let (lease, accounts, yours, image_uses, dry_runs, network, plugin, workload_pods, database, certificate, objects) = join!(
+    let (
+        lease,
+        accounts,
+        yours,
+        image_uses,
+        dry_runs,
+        refused,
+        network,
+        plugin,
+        workload_pods,
+        database,
+        certificate,
+        objects,
+    ) = join!(
         parts::lease(&api, &scope.system, operator),
         access::accounts(&api, &scope.system, [operator, gateway, control_plane], installed),
         access::yours(&api, &scope, installed),
         images::read(&api, &scope, [operator, gateway, control_plane]),
         sample::dry_runs(&api, &scope.namespace, &images),
+        refused::read(&api, &scope.namespace),
         api.network_policies(&scope),
         plugin::read(&api, &nodes),
         sample::workload_labels(&api, &scope.namespace),
@@ -162,6 +180,7 @@ pub(super) async fn read(live: &UserClient, scope: Scope) -> Result<Readings, Cl
         images: image_uses,
         pulled,
         dry_runs,
+        refused,
         network,
         plugin,
         workload_pods,
