@@ -116,7 +116,8 @@ async fn with_an_older_crd(ns: &Namespace) -> Result<()> {
     change_crd(ns, json!([{"op": "remove", "path": schema}, {"op": "remove", "path": version}])).await?;
     let text = await_failure(ns, "crds", "not of this program agents.agents.recif.dev: ").await?;
     follow(ns, &text).await?;
-    poll(REPORT_TIMEOUT, "the present CRD", || async { Ok(ns.would_apply(&newer).await.is_ok().then_some(())) }).await?;
+    poll(REPORT_TIMEOUT, "the present CRD", || async { Ok(ns.would_apply(&newer).await.is_ok().then_some(())) })
+        .await?;
     await_ok(ns, "crds").await
 }
 
@@ -196,7 +197,8 @@ async fn with_a_verb_less(ns: &Namespace, rules: &Value) -> Result<()> {
     await_no_failure(ns).await?;
     let mut fewer = rules.clone();
     let of_budgets = |rule: &&mut Value| rule["resources"] == json!(["poddisruptionbudgets"]);
-    let rule = fewer.as_array_mut().into_iter().flatten().find(of_budgets).context("no rule on PodDisruptionBudgets")?;
+    let rule =
+        fewer.as_array_mut().into_iter().flatten().find(of_budgets).context("no rule on PodDisruptionBudgets")?;
     let verbs = rule["verbs"].as_array_mut().context("a rule without verbs")?;
     verbs.retain(|verb| verb != "delete");
     ensure!(fewer != *rules, "the operator may not delete PodDisruptionBudgets");

@@ -286,7 +286,7 @@ mod tests {
         let tokens = ReportedTokens { day: day_of(Timestamp::now().as_second()), spent: 0, cost: 0, reporting };
         let reported = HashMap::from([(id.clone(), tokens)]);
         for expected in [&["Ready", "WithinLimits"][..], &["Ready", "WithinLimits", "LimitsEnforced"]] {
-            assert_eq!(agent.fleet.due_budgets(&reported), [id.clone()]);
+            assert_eq!(agent.fleet.due_budgets(&reported), std::slice::from_ref(&id));
             agent.fleet.note_budget(&id, Some(tokens)).await.unwrap();
             let conditions = agent.stored.lock().unwrap()["status"]["conditions"].clone();
             let types: Vec<_> = conditions.as_array().unwrap().iter().map(|it| it["type"].as_str().unwrap()).collect();
