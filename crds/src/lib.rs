@@ -6,6 +6,7 @@ pub mod advice;
 pub mod agent;
 pub mod agent_card;
 mod agent_model;
+pub mod approval;
 mod custom_object;
 pub mod cycle;
 mod definition;

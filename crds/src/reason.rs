@@ -20,6 +20,8 @@ pub const FALLBACK_ACTIVE: &str = "FallbackActive";
 pub const FIRST_MODEL: &str = "FirstModel";
 /// The web search is left out, as no search service is set.
 pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
+/// Calls of a tool wait for a person, and nobody could be asked.
+pub const APPROVAL_UNSUPPORTED: &str = "ApprovalUnsupported";
 /// An image of the user's own gets a provider of models that Récif's runner does not know.
 pub const UNKNOWN_PROVIDER: &str = "UnknownProvider";
 
