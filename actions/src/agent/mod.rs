@@ -1,5 +1,6 @@
 //! `Agent` kind: validation, inputs and rendering. The lifecycle is that of every workload (`crate::workload`).
 
+mod approval;
 mod exposed;
 mod image;
 mod parts;
@@ -91,6 +92,9 @@ impl WorkloadKind for Agent {
         let lookup = Resolver::new(deps, namespace);
         let mut inputs = lookup.inputs(Some(&Node::new(RefKind::Agent, name)), &self.references());
         inputs.add("Settings", references::Resolution::Resolved(settings_digest(&deps.settings, namespace)));
+        if let Some(asks) = approval::asks(self) {
+            inputs.add("Asks", references::Resolution::Resolved(asks.to_owned()));
+        }
         inputs
     }
 
@@ -114,6 +118,10 @@ impl WorkloadKind for Agent {
 
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let found = AgentReferences::look_up(self, deps);
+        let unsupported = found.asking_tool().and_then(|tool| approval::unsupported(self, tool, &deps.settings));
+        if let Some(sentence) = unsupported {
+            return Err(ActionError::terminal(reason::APPROVAL_UNSUPPORTED, sentence));
+        }
         let parts = AgentParts { is_own_image: !image::is_runner(self, &deps.settings), ..found.parts()? };
         let config = render::agent_config(self, &parts, &deps.settings).map_err(terminal)?;
         let proxy = self.proxy_image(&deps.settings);

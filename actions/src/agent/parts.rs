@@ -111,6 +111,13 @@ impl AgentReferences {
         names.is_empty() || names.contains(&name) || is_search
     }
 
+    /// Returns the first tool whose calls a person has to approve, by its name in the spec.
+    pub(super) fn asking_tool(&self) -> Option<&str> {
+        let asks = |tool: &Tool| tool.spec.enabled && tool.spec.needed_approval().is_some();
+        let found = self.tools.iter().find(|(_, tool, _)| tool.as_deref().is_some_and(asks))?;
+        Some(&found.0)
+    }
+
     /// Returns the providers of the Model of `modelRef` and of those that stand in for it.
     pub(super) fn providers(&self) -> impl Iterator<Item = &str> {
         let first = self.model.iter().map(|(_, plugin)| plugin.spec.type_.as_str());

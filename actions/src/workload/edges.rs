@@ -50,6 +50,7 @@ pub const EDGES: &[Edge<WorkloadPhase>] = &[
 /// Failure reasons that a later retry does not repair.
 pub const NOT_RETRYABLE: &[&str] = &[
     reason::INVALID_SPEC,
+    reason::APPROVAL_UNSUPPORTED,
     reason::INVALID_DATABASE_URL,
     reason::MISSING_DATABASE_URL,
     reason::NAME_CONFLICT,

@@ -2,6 +2,7 @@
 
 mod a2a;
 mod agent_tools;
+mod approval;
 mod chat;
 mod config;
 mod conversations;

@@ -36,6 +36,7 @@ struct ToolFile {
     input_schema: Option<Value>,
     output_schema: Option<Value>,
     timeout: Option<u64>,
+    approval: Option<Value>,
     implementation: ToolTarget,
 }
 
@@ -62,6 +63,7 @@ impl CallableTool {
             input: contract.input_schema,
             output: contract.output_schema,
             timeout: contract.timeout,
+            needs_approval: contract.approval.is_some(),
             target: contract.implementation,
         })
     }

@@ -44,6 +44,8 @@ pub(crate) struct CallableTool {
     pub(super) output: Option<Schema>,
     /// Timeout of a call.
     pub(super) timeout: Duration,
+    /// Set when a person has to approve each call before it is made.
+    pub(super) needs_approval: bool,
     /// Implementation.
     pub(super) kind: ToolKind,
 }
@@ -106,6 +108,7 @@ pub(super) struct ToolParts {
     pub(super) output: Option<Value>,
     /// Timeout in seconds.
     pub(super) timeout: Option<u64>,
+    pub(super) needs_approval: bool,
     pub(super) target: ToolTarget,
 }
 
@@ -277,14 +280,15 @@ impl CallableTool {
         Ok(Self {
             output,
             timeout: Duration::from_secs(seconds),
+            needs_approval: parts.needs_approval,
             ..Self::of_kind(parts.name, parts.description, input, kind)
         })
     }
 
-    /// Creates a tool without an output schema, with the default timeout.
+    /// Creates a tool without an output schema, with the default timeout, whose calls wait for nobody.
     pub(super) fn of_kind(name: String, description: String, input: Input, kind: ToolKind) -> Self {
-        let input_schema = input.schema();
-        Self { name, description, input_schema, input, output: None, timeout: Duration::from_secs(TIMEOUT), kind }
+        let (input_schema, timeout) = (input.schema(), Duration::from_secs(TIMEOUT));
+        Self { name, description, input_schema, input, output: None, timeout, needs_approval: false, kind }
     }
 }
 

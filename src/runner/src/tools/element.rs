@@ -45,6 +45,8 @@ struct Element {
     input_schema: Option<Value>,
     output_schema: Option<Value>,
     timeout: Option<u64>,
+    /// What the operator says of the person who approves calls; only an element whose calls wait has it.
+    approval: Option<Value>,
 }
 
 impl CallableTool {
@@ -114,6 +116,7 @@ impl Element {
             input: self.input_schema,
             output: self.output_schema,
             timeout: self.timeout,
+            needs_approval: self.approval.is_some(),
             target,
         })
     }

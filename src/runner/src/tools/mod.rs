@@ -55,6 +55,9 @@ use super::{
 
 /// Most characters of a call's id in a span: the model chooses it.
 const MAX_CALL_ID: usize = 128;
+/// Answer to the model for a call that nobody has approved.
+const UNAPPROVED: &str = "a person has to approve calls of this tool, and nobody can be asked here: say what you would have called it \
+                          with, and do not try again";
 
 pub(super) use definition::CallableTool;
 pub(super) use headers::{expand, upper_snake};
@@ -154,11 +157,12 @@ impl Toolbox {
         result
     }
 
-    /// Calls the tool `name` within its timeout. Dropping the future cancels the call.
+    /// Calls the tool `name` within its timeout, unless a person has to approve it. Dropping the future cancels the call.
     pub(super) async fn call(&self, name: &str, arguments: &Value) -> Result<String, ToolError> {
         let tool = self.tools.iter().find(|tool| tool.name == name);
         let result = match tool {
             None => Err(ToolError::Unknown(name.into(), self.names())),
+            Some(tool) if tool.needs_approval => Err(ToolError::Refused(UNAPPROVED.into())),
             Some(tool) => tokio::time::timeout(tool.timeout, self.run(tool, arguments))
                 .await
                 .unwrap_or(Err(ToolError::Timeout(tool.timeout))),

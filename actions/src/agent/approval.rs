@@ -1,0 +1,147 @@
+//! Detects an Agent whose image might call a tool without asking the person who has to approve its calls.
+//!
+//! An image that does not know `approval` in `CORAIL_TOOLS` would call such a tool like any other. Récif's own runner knows it; of any
+//! other image the author of the Agent has to say so.
+
+use crds::{Agent, approval::ASKS};
+use kube::ResourceExt;
+
+use super::image;
+use crate::render::{AGENT, RenderSettings};
+
+/// Returns the value of the annotation that says whether the image of the spec asks, if there is one.
+pub(super) fn asks(agent: &Agent) -> Option<&str> {
+    agent.annotations().get(ASKS).map(String::as_str)
+}
+
+/// Returns why calls of `tool`, which a person has to approve, might be made unasked, as a sentence.
+pub(super) fn unsupported(agent: &Agent, tool: &str, settings: &RenderSettings) -> Option<String> {
+    if asks(agent) == Some("true") {
+        return None;
+    }
+    let (what, remedy) = replacement(agent, settings)?;
+    Some(format!("tool {tool:?} asks a person, and {what} may not know how: {remedy}, or annotate {ASKS}: \"true\""))
+}
+
+/// Returns what runs in place of Récif's runner, if something does, and how to undo it.
+fn replacement(agent: &Agent, settings: &RenderSettings) -> Option<(String, &'static str)> {
+    let overlay = agent.spec.pod_template.as_ref();
+    let containers = overlay.and_then(|overlay| overlay.pointer("/spec/containers")?.as_array());
+    let own = containers.into_iter().flatten().find(|container| container["name"] == AGENT);
+    if let Some(container) = own {
+        if let Some(image) = container["image"].as_str() {
+            return Some((format!("image {image}"), "leave image out of podTemplate"));
+        }
+        if ["command", "args"].iter().any(|key| container.get(key).is_some()) {
+            return Some(("the command of podTemplate".to_owned(), "leave it out"));
+        }
+    }
+    (!image::is_runner(agent, settings))
+        .then(|| (format!("image {}", image::of_container(agent, settings)), "leave image out"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use crate::fake::{Operator, Sim, agent, agent_id, child_id, object, settings, tool_id};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Returns the tool `pay`, whose calls change something.
+    fn pay(approval: Value) -> Value {
+        let spec = json!({
+            "name": "pay", "type": "http", "endpoint": "http://bank/payments", "method": "POST", "approval": approval,
+        });
+        object("Tool", spec)
+    }
+
+    /// Returns phase, reason and message of the Agent `a`.
+    fn told(sim: &Sim) -> [String; 3] {
+        let conditions = sim.store().at(&agent_id("a"), "/status/conditions");
+        let ready = conditions.as_array().and_then(|all| all.iter().find(|found| found["type"] == "Ready")).cloned();
+        let ready = ready.unwrap_or_default();
+        let phase = sim.store().at(&agent_id("a"), "/status/phase");
+        [&phase, &ready["reason"], &ready["message"]].map(|text| text.as_str().unwrap_or_default().to_owned())
+    }
+
+    fn tools(sim: &Sim) -> Value {
+        let text = sim.store().at(&child_id("ConfigMap"), "/data/CORAIL_TOOLS");
+        text.as_str().map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn recifs_runner_is_told_which_calls_wait_for_whom_and_for_how_long() {
+        for (approval, expected) in [
+            (json!({"when": "OnWrite"}), json!({"when": "OnWrite", "by": "Caller", "timeout": 3600})),
+            (
+                json!({"when": "Always", "by": "Approver", "timeout": "90s"}),
+                json!({"when": "Always", "by": "Approver", "timeout": 90}),
+            ),
+            (json!({"when": "Never"}), Value::Null),
+        ] {
+            let sim = Sim::new();
+            sim.store().create(&tool_id("pay"), pay(approval.clone()));
+            sim.store().create(&agent_id("a"), agent(json!({"tools": ["pay"]})));
+            Operator::start(&sim).run(MINUTE).await;
+            assert_eq!(told(&sim)[0], "Running", "{approval}");
+            assert_eq!(tools(&sim)[0]["approval"], expected, "{approval}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_image_that_may_not_ask_gets_no_such_tool_until_its_author_says_that_it_does() {
+        let ours = settings().runner_image;
+        let overlay = |container: Value| json!({"podTemplate": {"spec": {"containers": [container]}}});
+        for (spec, what) in [
+            (json!({"image": "r/mine:1"}), Some("image r/mine:1 may not know how: leave image out")),
+            (
+                overlay(json!({"name": "agent", "image": "r/other:1"})),
+                Some("image r/other:1 may not know how: leave image out of podTemplate"),
+            ),
+            (
+                overlay(json!({"name": "agent", "command": ["/mine"]})),
+                Some("the command of podTemplate may not know how: leave it out"),
+            ),
+            (overlay(json!({"name": "agent", "tty": true})), None),
+            (json!({"image": ours}), None),
+        ] {
+            let sim = Sim::new();
+            let mut more = spec.clone();
+            more["tools"] = json!(["pay"]);
+            sim.store().create(&tool_id("pay"), pay(json!({"when": "Always"})));
+            sim.store().create(&agent_id("a"), agent(more));
+            let mut operator = Operator::start(&sim);
+            operator.run(MINUTE).await;
+            let Some(what) = what else {
+                assert_eq!(told(&sim)[0], "Running", "{spec}");
+                continue;
+            };
+            let [phase, reason, message] = told(&sim);
+            assert_eq!((phase.as_str(), reason.as_str()), ("Failed", "ApprovalUnsupported"), "{spec}");
+            assert!(message.contains(&format!("tool \"pay\" asks a person, and {what}, or annotate")), "{message}");
+            assert_eq!(tools(&sim), Value::Null, "nothing was rendered for {spec}");
+            operator.run(10 * MINUTE).await;
+            assert_eq!(told(&sim)[0], "Failed", "time changes nothing for {spec}");
+            let says = json!({"recif.dev/asks": "true"});
+            sim.store().edit(&agent_id("a"), |body| body["metadata"]["annotations"] = says);
+            operator.run(MINUTE).await;
+            assert_eq!(told(&sim)[0], "Running", "{spec}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_recovers_when_the_tool_asks_nobody_any_more() {
+        let sim = Sim::new();
+        sim.store().create(&tool_id("pay"), pay(json!({"when": "Always"})));
+        sim.store().create(&agent_id("a"), agent(json!({"image": "r/mine:1", "tools": ["pay"]})));
+        let mut operator = Operator::start(&sim);
+        operator.run(MINUTE).await;
+        assert_eq!(told(&sim)[0], "Failed");
+        sim.store().edit(&tool_id("pay"), |body| body["spec"]["approval"] = json!({"when": "Never"}));
+        operator.run(MINUTE).await;
+        assert_eq!(told(&sim)[0], "Running");
+    }
+}
