@@ -22,6 +22,8 @@ pub const FIRST_MODEL: &str = "FirstModel";
 pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
 /// Calls of a tool wait for a person, and nobody could be asked.
 pub const APPROVAL_UNSUPPORTED: &str = "ApprovalUnsupported";
+/// What waits is in the memory of one Pod.
+pub const IN_MEMORY: &str = "InMemory";
 /// An image of the user's own gets a provider of models that Récif's runner does not know.
 pub const UNKNOWN_PROVIDER: &str = "UnknownProvider";
 

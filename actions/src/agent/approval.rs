@@ -1,13 +1,20 @@
-//! Detects an Agent whose image might call a tool without asking the person who has to approve its calls.
+//! Detects an Agent that could not ask the person who has to approve the calls of a tool.
 //!
 //! An image that does not know `approval` in `CORAIL_TOOLS` would call such a tool like any other. Récif's own runner knows it; of any
-//! other image the author of the Agent has to say so.
+//! other image the author of the Agent has to say so. A turn that waits in memory is in one Pod, which the decision would not find
+//! among several.
 
-use crds::{Agent, approval::ASKS};
+use crds::{Agent, approval::ASKS, reason};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
+use machine::ActionError;
+use meta::{condition, condition_type};
 
 use super::image;
-use crate::render::{AGENT, RenderSettings};
+use crate::{
+    render::{AGENT, RenderSettings},
+    workload::WorkloadKind,
+};
 
 /// Returns the value of the annotation that says whether the image of the spec asks, if there is one.
 pub(super) fn asks(agent: &Agent) -> Option<&str> {
@@ -38,6 +45,25 @@ fn replacement(agent: &Agent, settings: &RenderSettings) -> Option<(String, &'st
     }
     (!image::is_runner(agent, settings))
         .then(|| (format!("image {}", image::of_container(agent, settings)), "leave image out"))
+}
+
+/// Returns the condition on turns that wait for a person because of `tool`, if they do not survive their Pod.
+///
+/// # Errors
+/// [`ActionError::Terminal`]: the turns are in memory, and there may be several Pods.
+pub(super) fn durability(agent: &Agent, tool: &str, is_stored: bool) -> Result<Option<Condition>, ActionError> {
+    if is_stored {
+        return Ok(None);
+    }
+    if agent.scaling_in_force().map_or(agent.replicas(), |scaling| scaling.max_replicas) > 1 {
+        let what = "with more than one possible replica set storage to postgresql";
+        return Err(ActionError::terminal(
+            reason::APPROVAL_UNSUPPORTED,
+            format!("tool {tool:?} asks a person: {what}"),
+        ));
+    }
+    let message = "turns that wait for a person are lost with their Pod: set storage to postgresql to keep them";
+    Ok(Some(condition(condition_type::APPROVALS_DURABLE, false, reason::IN_MEMORY, message)))
 }
 
 #[cfg(test)]
@@ -143,5 +169,38 @@ mod tests {
         sim.store().edit(&tool_id("pay"), |body| body["spec"]["approval"] = json!({"when": "Never"}));
         operator.run(MINUTE).await;
         assert_eq!(told(&sim)[0], "Running");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turns_wait_in_memory_only_where_there_is_one_pod() {
+        let database = json!({"databaseUrl": "postgresql://u:p@db/x"});
+        let one = json!({});
+        let scaled = |most: i32| json!({"scaling": {"minReplicas": 1, "maxReplicas": most}});
+        for (spec, expected, durable) in [
+            (one, "Running", json!("InMemory")),
+            (scaled(1), "Running", json!("InMemory")),
+            (json!({"replicas": 2}), "Failed", Value::Null),
+            (scaled(2), "Failed", Value::Null),
+            (database.clone(), "Running", Value::Null),
+        ] {
+            let sim = Sim::new();
+            let mut more = spec.clone();
+            more["tools"] = json!(["pay"]);
+            sim.store().create(&tool_id("pay"), pay(json!({"when": "Always"})));
+            sim.store().create(&agent_id("a"), agent(more));
+            let mut operator = Operator::start(&sim);
+            operator.run(MINUTE).await;
+            let conditions = sim.store().at(&agent_id("a"), "/status/conditions");
+            let found = conditions.as_array().and_then(|all| all.iter().find(|it| it["type"] == "ApprovalsDurable"));
+            let found = found.map_or(Value::Null, |found| found["reason"].clone());
+            assert_eq!((told(&sim)[0].as_str(), found), (expected, durable), "{spec}");
+            if expected == "Failed" {
+                let message = &told(&sim)[2];
+                assert!(message.contains("with more than one possible replica set storage to postgresql"), "{message}");
+                sim.store().edit(&agent_id("a"), |body| body["spec"]["databaseUrl"] = database["databaseUrl"].clone());
+                operator.run(MINUTE).await;
+                assert_eq!(told(&sim)[0], "Running", "{spec}");
+            }
+        }
     }
 }

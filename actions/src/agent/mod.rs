@@ -118,12 +118,14 @@ impl WorkloadKind for Agent {
 
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let found = AgentReferences::look_up(self, deps);
-        let unsupported = found.asking_tool().and_then(|tool| approval::unsupported(self, tool, &deps.settings));
-        if let Some(sentence) = unsupported {
+        let asking = found.asking_tool();
+        if let Some(sentence) = asking.and_then(|tool| approval::unsupported(self, tool, &deps.settings)) {
             return Err(ActionError::terminal(reason::APPROVAL_UNSUPPORTED, sentence));
         }
         let parts = AgentParts { is_own_image: !image::is_runner(self, &deps.settings), ..found.parts()? };
         let config = render::agent_config(self, &parts, &deps.settings).map_err(terminal)?;
+        let is_stored = config.plain.get("CORAIL_STORAGE").is_some_and(|storage| storage == "postgresql");
+        let durable = asking.map(|tool| approval::durability(self, tool, is_stored)).transpose()?.flatten();
         let proxy = self.proxy_image(&deps.settings);
         let agent = image::of_container(self, &deps.settings);
         let images = AgentImages { agent, proxy: self.pinned_proxy(&proxy) };
@@ -154,7 +156,7 @@ impl WorkloadKind for Agent {
             content_hash: config.content_hash,
             running: Vec::from(running.map_err(terminal)?),
             overlay: self.spec.pod_template.is_some(),
-            conditions: knowledge.into_iter().chain(left_out).chain(understood).chain(fell_back).collect(),
+            conditions: knowledge.into_iter().chain(left_out).chain(understood).chain(fell_back).chain(durable).collect(),
         };
         workload::with_policies(self, deps, rendered)
     }

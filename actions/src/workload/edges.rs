@@ -80,6 +80,7 @@ pub(super) const RENDERED_CONDITIONS: &[&str] = &[
     condition_type::MODEL_FALLBACK,
     condition_type::EGRESS_RESTRICTED,
     condition_type::METADATA_REACHABLE,
+    condition_type::APPROVALS_DURABLE,
 ];
 
 /// Condition types that the actions of a workload write.
@@ -91,4 +92,5 @@ pub const CONDITIONS: &[&str] = &[
     condition_type::CONFIG_UNDERSTOOD,
     condition_type::EGRESS_RESTRICTED,
     condition_type::METADATA_REACHABLE,
+    condition_type::APPROVALS_DURABLE,
 ];

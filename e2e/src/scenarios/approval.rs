@@ -1,20 +1,25 @@
 //! Tests tools whose calls a person has to approve.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::flows::provide_stub;
 use crate::{
     kinds::{AGENT, FLOW, TOOL},
-    manifests::{flow, tool, workload},
+    manifests::{agent, flow, tool, workload},
     namespace::{Namespace, REPORT_TIMEOUT},
+    object::ObjectExt as _,
     scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     an_image_that_may_not_ask_gets_no_tool_that_a_person_approves,
     a_flow_gets_no_tool_that_a_person_approves,
+    a_call_waits_until_its_caller_approves_it,
 );
+
+/// Port of every agent's Service.
+const AGENT_PORT: u16 = 8000;
 
 /// Exit code of `recif why` for an object that is not Ready.
 const NOT_READY: i32 = 3;
@@ -47,5 +52,30 @@ async fn a_flow_gets_no_tool_that_a_person_approves(ns: Namespace) -> Result<()>
     ns.await_not_ready(FLOW, "f", REPORT_TIMEOUT, "Failed", &words).await?;
     ns.edit(TOOL, "pay", json!({"spec": {"approval": null}})).await?;
     ns.await_running(FLOW, "f").await?;
+    Ok(())
+}
+
+async fn a_call_waits_until_its_caller_approves_it(ns: Namespace) -> Result<()> {
+    ns.provide(&tool("sum", json!({"name": "calculator", "approval": {"when": "Always"}}))).await?;
+    let running = ns.start(&agent("careful", json!({"tools": ["sum"], "storage": "memory"}))).await?;
+    ensure!(running.condition("ApprovalsDurable").reason == "InMemory", "{}", running.describe());
+    ensure!(ns.chat("careful", "hi").await? == "echo: hi", "it does not answer");
+    let message = json!({"message": r#"/tool calculator {"expression": "6*7"}"#});
+    let waits = ns.send("careful", AGENT_PORT, "POST", "/chat", &message).await?;
+    ensure!(waits.status == 202, "{waits:?}");
+    let waits: Value = serde_json::from_str(&waits.text).context("read what waits")?;
+    let (task, call) = (&waits["task"], &waits["approval"]["tools"][0]);
+    ensure!(call["name"] == "calculator" && call["args"]["expression"] == "6*7", "{waits}");
+
+    let path = format!("/approvals/{}", task.as_str().context("no task")?);
+    let decision = json!({"approvals": [{"id": call["id"], "approved": true}]});
+    let answer = ns.send("careful", AGENT_PORT, "POST", &path, &decision).await?;
+    ensure!(answer.status == 200 && answer.text.contains("42"), "{answer:?}");
+    let again = ns.send("careful", AGENT_PORT, "POST", &path, &decision).await?;
+    ensure!(again.status == 404, "{again:?}");
+
+    let change = json!({"spec": {"replicas": 2}});
+    ns.edit(AGENT, "careful", change).await?;
+    ns.await_agent_not_ready("careful", REPORT_TIMEOUT, "Failed", &["ApprovalUnsupported", "set storage"]).await?;
     Ok(())
 }

@@ -8,7 +8,9 @@
 
 mod a2a;
 mod agent;
+mod approvals;
 mod caller;
+mod chat_reply;
 mod common_routes;
 mod config;
 mod conversations;
@@ -19,6 +21,7 @@ mod metrics;
 mod mode;
 mod models;
 mod openai_api;
+mod parking;
 mod serve;
 mod server;
 mod sse;

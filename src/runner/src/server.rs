@@ -2,7 +2,8 @@
 //!
 //! | route | answer |
 //! |---|---|
-//! | `POST /chat` `{message, conversation_id?}` | `{reply, conversation_id, title?}`, or events when `Accept` has `text/event-stream` |
+//! | `POST /chat` `{message, conversation_id?}` | `{reply, conversation_id, title?}`, or events when `Accept` has `text/event-stream`; 202 with `task` and `approval` for a turn that [waits](super::parking) |
+//! | `GET /approvals`, `POST /approvals/{task}` | [what waits for the caller, and its decision](super::approvals) |
 //! | `GET /.well-known/agent-card.json`, `POST /` | [A2A](super::a2a) |
 //! | `GET /v1/models`, `POST /v1/chat/completions`, `POST /v1/responses` | [OpenAI's API](super::openai_api) |
 //!
@@ -28,8 +29,10 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     a2a::{A2a, CardSettings},
-    agent::{Agent, ChatReply, ChatTurn, TurnError},
+    agent::{Agent, ChatTurn, TurnError},
+    approvals,
     caller::CallerContext,
+    chat_reply::ChatReply,
     common_routes::{CommonRoutes, ErrorResponse, ReadinessCheck, RunnerService, model_status, wants_events},
     conversations::history::ConversationId,
     metrics::RunnerMetrics,
@@ -86,8 +89,12 @@ impl AgentApp {
         let model = self.agent.clone().map(named);
         let agent = self.agent.clone().ok();
         let a2a = A2a::new(&self.name, self.card.clone(), self.agent.clone(), self.requests.clone());
+        if let Some(agent) = agent.as_ref().filter(|agent| agent.asks_callers()) {
+            approvals::sweep(agent.clone(), self.requests.clone());
+        }
         let routes = Router::new()
             .route("/chat", post(chat))
+            .merge(approvals::routes())
             .fallback(async || ErrorResponse(StatusCode::NOT_FOUND, "unknown route; POST to /chat".into()))
             .with_state(self)
             .merge(a2a.routes())
@@ -126,8 +133,14 @@ async fn chat(
         return Ok(response.await);
     }
     let reply = agent.respond(turn, None).await?;
+    Ok(answered(reply))
+}
+
+/// Returns the response with a whole reply: 202 while its turn waits.
+pub(super) fn answered(reply: ChatReply) -> Response {
     let answerer = reply.answerers.first().cloned();
-    Ok(sse::with_model(Json(reply).into_response(), answerer))
+    let status = if reply.parked.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
+    sse::with_model((status, Json(reply)).into_response(), answerer)
 }
 
 impl From<TurnError> for ErrorResponse {
@@ -136,7 +149,7 @@ impl From<TurnError> for ErrorResponse {
             TurnError::Model(error) => model_status(error),
             TurnError::Conversations(_) => StatusCode::SERVICE_UNAVAILABLE,
             TurnError::NoConversation(_) => StatusCode::NOT_FOUND,
-            TurnError::Overtaken => StatusCode::CONFLICT,
+            TurnError::Overtaken | TurnError::ClaimLost => StatusCode::CONFLICT,
             TurnError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())
@@ -157,11 +170,11 @@ fn read_turn(body: &[u8], caller: CallerContext) -> Result<ChatTurn, ErrorRespon
     };
     let conversation = chat.conversation_id.map(parse).transpose()?;
     let may_begin = conversation.as_ref().is_none_or(|id| !id.is_generated());
-    Ok(ChatTurn { caller, conversation, may_create: may_begin, message: chat.message })
+    Ok(ChatTurn { caller, conversation, may_create: may_begin, may_wait: true, message: chat.message })
 }
 
 /// Returns the data of the last event: the reply without its text.
-fn done_event(reply: ChatReply, account: &UsageAccount) -> Value {
+pub(super) fn done_event(reply: ChatReply, account: &UsageAccount) -> Value {
     let mut words = json!({ "conversation_id": reply.conversation_id });
     if let Some(title) = reply.title {
         words["title"] = title.into();

@@ -9,8 +9,8 @@ use std::time::Instant;
 use futures::StreamExt;
 use tokio::sync::mpsc::Sender;
 
-use super::models::{Answerer, Chunk, Message, Model, ModelError, ModelRequest, Usage};
-use super::tools::Toolbox;
+use super::models::{Answerer, Chunk, Message, Model, ModelError, ModelRequest, ToolCall, Usage};
+use super::tools::{Consent, Toolbox};
 use super::turn_event::TurnEvent;
 
 /// Maximum number of tool turns: answers with tool calls before the model must answer with text.
@@ -24,6 +24,8 @@ pub(super) struct TurnLoop<'a> {
     pub(super) tools: &'a Toolbox,
     /// Receiver of text and tool calls as they happen, if any.
     pub(super) events: Option<&'a Sender<TurnEvent>>,
+    /// Set when calls may wait until the caller approves them; otherwise they are refused.
+    pub(super) may_wait: bool,
 }
 
 /// Outcome of a turn.
@@ -39,10 +41,12 @@ pub(super) struct TurnOutcome {
     pub(super) answerers: Vec<Answerer>,
     /// Number of answers with calls of tools that were made.
     pub(super) tool_turns: usize,
+    /// Calls that wait until the caller approves them. The turn goes on with their results.
+    pub(super) waiting: Vec<ToolCall>,
 }
 
 impl TurnOutcome {
-    /// Adds the outcome of a further turn, except its text.
+    /// Adds the outcome of a further turn, except its text and the calls that wait.
     pub(super) fn add(&mut self, further: Self) {
         if let Some(usage) = further.usage {
             self.usage.get_or_insert_default().add(usage);
@@ -54,8 +58,8 @@ impl TurnOutcome {
 }
 
 impl TurnLoop<'_> {
-    /// Answers the last message of `request` and appends all new messages to it; `tool_turns` counts down. Dropping the
-    /// future cancels the turn.
+    /// Answers the last message of `request` and appends all new messages to it; `tool_turns` counts down. Where calls wait, the others
+    /// of the same answer are made, and the turn stops there. Dropping the future cancels the turn.
     ///
     /// # Errors
     /// The model failed. An error of a tool goes to the model instead.
@@ -113,20 +117,34 @@ impl TurnLoop<'_> {
             // Providers require all calls of one answer before the first result.
             request.messages.extend(calls.iter().cloned().map(|call| Arc::new(Message::Call(call))));
             for call in calls {
-                self.emit(TurnEvent::Call(call.clone())).await;
-                let began = Instant::now();
-                let outcome = self.tools.execute(&call).await.map_err(|error| error.to_string());
-                let (id, ok, took) = (call.id.clone(), outcome.is_ok(), began.elapsed());
-                self.emit(TurnEvent::Outcome { id, ok, took }).await;
-                if let Err(error) = &outcome {
-                    // The error of a tool may be long and may contain the user's data: it is logged at debug level
-                    // only.
-                    tracing::info!(tool = call.name, "a tool failed; the model got the error");
-                    tracing::debug!(tool = call.name, error, "why a tool failed");
+                // A decision names each call by its id.
+                let is_named = outcome.waiting.iter().all(|other| other.id != call.id);
+                if self.may_wait && is_named && self.tools.patience(&call).is_some() {
+                    outcome.waiting.push(call);
+                    continue;
                 }
-                request.messages.push(Arc::new(Message::ToolResult { id: call.id, name: call.name, outcome }));
+                let result = self.make_call(&call, Consent::Missing).await;
+                request.messages.push(Arc::new(Message::ToolResult { id: call.id, name: call.name, outcome: result }));
+            }
+            if !outcome.waiting.is_empty() {
+                return Ok(outcome);
             }
         }
+    }
+
+    /// Makes a call with this consent, and returns its result or the text of its error.
+    pub(super) async fn make_call(&self, call: &ToolCall, consent: Consent) -> Result<String, String> {
+        self.emit(TurnEvent::Call(call.clone())).await;
+        let began = Instant::now();
+        let result = self.tools.execute(call, consent).await.map_err(|error| error.to_string());
+        let (id, ok, took) = (call.id.clone(), result.is_ok(), began.elapsed());
+        self.emit(TurnEvent::Outcome { id, ok, took }).await;
+        if let Err(error) = &result {
+            // The error of a tool may be long and may contain the user's data: it is logged at debug level only.
+            tracing::info!(tool = call.name, "a tool failed; the model got the error");
+            tracing::debug!(tool = call.name, error, "why a tool failed");
+        }
+        result
     }
 
     /// Sends an event to the receiver, if any. A closed channel is ignored: the owner of the turn drops it.

@@ -222,7 +222,8 @@ impl A2a {
             _ => true,
         };
         let (user, trace) = (caller.user.clone(), caller.account.trace().clone());
-        let turn = ChatTurn { caller, conversation: send.context.clone(), may_create: may_begin, message };
+        let conversation = send.context.clone();
+        let turn = ChatTurn { caller, conversation, may_create: may_begin, may_wait: false, message };
         let turn = agent.prepare_turn(turn).await?;
         let task = Task::new(id.to_string(), turn.id().to_string(), user, send.message.clone());
         trace.set(A2A_TASK_ID, task.id.clone());
@@ -286,7 +287,9 @@ impl From<TurnError> for RpcError {
             )),
             TurnError::Conversations(_) => Self::Unavailable(error.to_string()),
             TurnError::Model(ref model) if model.kind == ModelErrorKind::NoKey => Self::NoKey(error.to_string()),
-            TurnError::Random(_) | TurnError::Model(_) | TurnError::Overtaken => Self::Internal(error.to_string()),
+            TurnError::Random(_) | TurnError::Model(_) | TurnError::Overtaken | TurnError::ClaimLost => {
+                Self::Internal(error.to_string())
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
+    approval::ApprovalRule,
     builtin::Builtin,
     cli::{CliTool, holds_words},
     headers::{ToolHeaders, server_prefix, tool_prefix},
@@ -44,8 +45,10 @@ pub(crate) struct CallableTool {
     pub(super) output: Option<Schema>,
     /// Timeout of a call.
     pub(super) timeout: Duration,
-    /// Set when a person has to approve each call before it is made.
-    pub(super) needs_approval: bool,
+    /// Person who has to approve each call before it is made, if one has to.
+    pub(super) approval: Option<ApprovalRule>,
+    /// Set when calls may have headers of the request that began the turn.
+    pub(super) forwards_headers: bool,
     /// Implementation.
     pub(super) kind: ToolKind,
 }
@@ -108,7 +111,7 @@ pub(super) struct ToolParts {
     pub(super) output: Option<Value>,
     /// Timeout in seconds.
     pub(super) timeout: Option<u64>,
-    pub(super) needs_approval: bool,
+    pub(super) approval: Option<ApprovalRule>,
     pub(super) target: ToolTarget,
 }
 
@@ -166,6 +169,19 @@ pub(super) enum ToolTarget {
     },
 }
 
+impl ToolTarget {
+    /// Reports whether calls may have headers of the request that began the turn.
+    fn forwards_headers(&self) -> bool {
+        match self {
+            Self::Http { forward_headers, .. }
+            | Self::Mcp { forward_headers, .. }
+            | Self::Flow { forward_headers, .. }
+            | Self::Agent { forward_headers, .. } => !forward_headers.is_empty(),
+            Self::Cli { .. } | Self::Builtin(_) => false,
+        }
+    }
+}
+
 impl CallableTool {
     /// Returns its declaration for a model.
     pub(super) fn spec(&self) -> ToolSpec {
@@ -208,6 +224,7 @@ impl CallableTool {
             },
             None => Input::Parameters(typed(parts.parameters)?),
         };
+        let forwards_headers = parts.target.forwards_headers();
         let kind = match parts.target {
             ToolTarget::Http { url, method, headers, forward_headers } => {
                 let template = UrlTemplate::parse(&url)?;
@@ -280,7 +297,8 @@ impl CallableTool {
         Ok(Self {
             output,
             timeout: Duration::from_secs(seconds),
-            needs_approval: parts.needs_approval,
+            approval: parts.approval,
+            forwards_headers,
             ..Self::of_kind(parts.name, parts.description, input, kind)
         })
     }
@@ -288,7 +306,8 @@ impl CallableTool {
     /// Creates a tool without an output schema, with the default timeout, whose calls wait for nobody.
     pub(super) fn of_kind(name: String, description: String, input: Input, kind: ToolKind) -> Self {
         let (input_schema, timeout) = (input.schema(), Duration::from_secs(TIMEOUT));
-        Self { name, description, input_schema, input, output: None, timeout, needs_approval: false, kind }
+        let (output, approval, forwards_headers) = (None, None, false);
+        Self { name, description, input_schema, input, output, timeout, approval, forwards_headers, kind }
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{
     CallableTool,
+    approval::ApprovalRule,
     definition::{ToolParts, ToolTarget, describe_error},
     parameters::Parameter,
     tls::Tls,
@@ -45,8 +46,7 @@ struct Element {
     input_schema: Option<Value>,
     output_schema: Option<Value>,
     timeout: Option<u64>,
-    /// What the operator says of the person who approves calls; only an element whose calls wait has it.
-    approval: Option<Value>,
+    approval: Option<ApprovalRule>,
 }
 
 impl CallableTool {
@@ -116,7 +116,7 @@ impl Element {
             input: self.input_schema,
             output: self.output_schema,
             timeout: self.timeout,
-            needs_approval: self.approval.is_some(),
+            approval: self.approval,
             target,
         })
     }

@@ -5,6 +5,7 @@
 //! one outcome: a text of at most 1 MiB, or a [`ToolError`] whose text tells the model what to do.
 
 mod a2a_agent;
+mod approval;
 mod bounded_buffer;
 mod builtin;
 mod calculator;
@@ -59,6 +60,7 @@ const MAX_CALL_ID: usize = 128;
 const UNAPPROVED: &str = "a person has to approve calls of this tool, and nobody can be asked here: say what you would have called it \
                           with, and do not try again";
 
+pub(super) use approval::Consent;
 pub(super) use definition::CallableTool;
 pub(super) use headers::{expand, upper_snake};
 pub(super) use schema::Schema;
@@ -133,8 +135,9 @@ impl Toolbox {
         if names.is_empty() { "none".into() } else { names.join(", ") }
     }
 
-    /// Executes a call of the model within the tool's timeout, in a span of its own. Dropping the future cancels the call.
-    pub(super) async fn execute(&self, call: &ToolCall) -> Result<String, ToolError> {
+    /// Executes a call of the model within the tool's timeout, in a span of its own, with this consent. Dropping the future cancels the
+    /// call.
+    pub(super) async fn execute(&self, call: &ToolCall, consent: Consent) -> Result<String, ToolError> {
         let tool = self.tools.iter().find(|tool| tool.name == call.name);
         // A name that no tool has may be anything.
         let name = tool.map_or_else(|| "execute_tool".to_owned(), |tool| format!("execute_tool {}", tool.name));
@@ -149,7 +152,7 @@ impl Toolbox {
             }
         }
         let within = Self { account: self.account.clone().within(span.scope()), ..self.clone() };
-        let result = within.call(&call.name, &call.arguments).await;
+        let result = within.call_with(&call.name, &call.arguments, consent).await;
         match &result {
             Ok(_) => span.succeed(),
             Err(error) => span.fail(error.word()),
@@ -159,10 +162,16 @@ impl Toolbox {
 
     /// Calls the tool `name` within its timeout, unless a person has to approve it. Dropping the future cancels the call.
     pub(super) async fn call(&self, name: &str, arguments: &Value) -> Result<String, ToolError> {
+        self.call_with(name, arguments, Consent::Missing).await
+    }
+
+    async fn call_with(&self, name: &str, arguments: &Value, consent: Consent) -> Result<String, ToolError> {
         let tool = self.tools.iter().find(|tool| tool.name == name);
         let result = match tool {
             None => Err(ToolError::Unknown(name.into(), self.names())),
-            Some(tool) if tool.needs_approval => Err(ToolError::Refused(UNAPPROVED.into())),
+            Some(tool) if tool.approval.is_some() && consent == Consent::Missing => {
+                Err(ToolError::Refused(UNAPPROVED.into()))
+            }
             Some(tool) => tokio::time::timeout(tool.timeout, self.run(tool, arguments))
                 .await
                 .unwrap_or(Err(ToolError::Timeout(tool.timeout))),

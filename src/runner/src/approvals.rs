@@ -1,0 +1,124 @@
+//! Routes by which a caller decides on calls that wait, and the continuation of turns without a request.
+//!
+//! | route | answer |
+//! |---|---|
+//! | `GET /approvals` | `{"approvals": [{conversation_id, task, approval}]}`: what waits for the caller; 403 for a caller without a name |
+//! | `POST /approvals/{task}` `{"approvals": [{id, approved, rejection_reason?}]}` | as of `POST /chat`, once the turn has gone on |
+//!
+//! 400 is for a decision that does not name each call that waits once, 404 for an unknown task or one of another user, 409 for one that
+//! was decided before or has expired. The same decision again goes on with a turn whose process died meanwhile.
+//!
+//! The turn goes on in a task of its own: a client that disconnects does not break off a call that is being made.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{Path, State, rejection::BytesRejection},
+    http::{StatusCode, header::HeaderMap},
+    response::Response,
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
+
+use super::{
+    agent::Agent,
+    caller::CallerContext,
+    common_routes::{ErrorResponse, model_status, wants_events},
+    parking::{DecisionError, Decisions},
+    server::{AgentApp, answered, done_event},
+    sse,
+};
+
+/// Interval at which turns are looked for that no request continues.
+const SWEEP: Duration = Duration::from_secs(5);
+/// Most turns that one look continues.
+const MOST_AT_ONCE: usize = 8;
+/// Error of a turn whose task ended.
+const CUT_OFF: &str = "the turn was cut off";
+
+/// Returns the routes.
+pub(super) fn routes() -> Router<AgentApp> {
+    Router::new().route("/approvals", get(list)).route("/approvals/{task}", post(decide))
+}
+
+/// Goes on with turns of the agent that are due and that no request continues, until the process drains.
+pub(super) fn sweep(agent: Arc<Agent>, requests: TaskTracker) {
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            for _ in 0..MOST_AT_ONCE {
+                if requests.is_closed() {
+                    return;
+                }
+                let Some((claimed, caller)) = agent.claim_due().await else { break };
+                let agent = agent.clone();
+                requests.spawn(async move {
+                    if let Err(error) = agent.resume(claimed, caller, None).await {
+                        tracing::warn!("a parked turn did not go on: {error}");
+                    }
+                });
+            }
+        }
+    });
+}
+
+async fn list(State(app): State<AgentApp>, headers: HeaderMap) -> Result<Json<Value>, ErrorResponse> {
+    let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
+    let user = CallerContext::user_of(&headers);
+    if user.is_none() {
+        let why = "callers without a name cannot be told apart here: POST the decision to /approvals/ and the task that the answer named";
+        return Err(ErrorResponse(StatusCode::FORBIDDEN, why.into()));
+    }
+    let waiting = agent.waiting(&user).await?;
+    Ok(Json(json!({ "approvals": waiting })))
+}
+
+async fn decide(
+    State(app): State<AgentApp>,
+    Path(task): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ErrorResponse> {
+    let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
+    let is_stream = wants_events(&headers);
+    let caller = CallerContext::from_headers(headers);
+    let account = caller.account.clone();
+    let decisions: Decisions = serde_json::from_slice(&body?).map_err(|error| {
+        let form = r#"{"approvals": [{"id": "…", "approved": true}]}"#;
+        ErrorResponse(StatusCode::BAD_REQUEST, format!("the body must be JSON like {form}: {error}"))
+    })?;
+    let claimed = agent.decide(&task, &caller, decisions).await?;
+    let requests = app.requests;
+    if is_stream {
+        let models = agent.models();
+        let response = sse::respond(&models, async move |tokens| {
+            let resumed = requests.spawn(async move { agent.resume(claimed, caller, Some(&tokens)).await });
+            match resumed.await {
+                Ok(Ok(reply)) => Ok(done_event(reply, &account)),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err(CUT_OFF.to_owned()),
+            }
+        });
+        return Ok(response.await);
+    }
+    let resumed = requests.spawn(async move { agent.resume(claimed, caller, None).await });
+    let ended = resumed.await.map_err(|_| ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, CUT_OFF.into()))?;
+    Ok(answered(ended?))
+}
+
+impl From<DecisionError> for ErrorResponse {
+    fn from(error: DecisionError) -> Self {
+        let status = match &error {
+            DecisionError::UnknownTask(_) => StatusCode::NOT_FOUND,
+            DecisionError::Invalid(_) => StatusCode::BAD_REQUEST,
+            DecisionError::Decided(_) | DecisionError::Expired => StatusCode::CONFLICT,
+            DecisionError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            DecisionError::Model(error) => model_status(error),
+            DecisionError::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self(status, error.to_string())
+    }
+}
