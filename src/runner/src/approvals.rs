@@ -3,6 +3,7 @@
 //! | route | answer |
 //! |---|---|
 //! | `GET /approvals` | `{"approvals": [{conversation_id, task, approval}]}`: what waits for the caller; 403 for a caller without a name |
+//! | `GET /approvals/{task}` | `{conversation_id, task, approval}` |
 //! | `POST /approvals/{task}` `{"approvals": [{id, approved, rejection_reason?}]}` | as of `POST /chat`, once the turn has gone on |
 //!
 //! 400 is for a decision that does not name each call that waits once, 404 for an unknown task or one of another user, 409 for one that
@@ -17,8 +18,8 @@ use axum::{
     body::Bytes,
     extract::{Path, State, rejection::BytesRejection},
     http::{StatusCode, header::HeaderMap},
-    response::Response,
-    routing::{get, post},
+    response::{IntoResponse, Response},
+    routing::get,
 };
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
@@ -41,7 +42,7 @@ const CUT_OFF: &str = "the turn was cut off";
 
 /// Returns the routes.
 pub(super) fn routes() -> Router<AgentApp> {
-    Router::new().route("/approvals", get(list)).route("/approvals/{task}", post(decide))
+    Router::new().route("/approvals", get(list)).route("/approvals/{task}", get(show).post(decide))
 }
 
 /// Goes on with turns of the agent that are due and that no request continues, until the process drains.
@@ -74,6 +75,18 @@ async fn list(State(app): State<AgentApp>, headers: HeaderMap) -> Result<Json<Va
     }
     let waiting = agent.waiting(&user).await?;
     Ok(Json(json!({ "approvals": waiting })))
+}
+
+async fn show(
+    State(app): State<AgentApp>,
+    Path(task): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, ErrorResponse> {
+    let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
+    match agent.waiting_for(&task, &CallerContext::user_of(&headers)).await? {
+        Some(waiting) => Ok(Json(waiting).into_response()),
+        None => Err(DecisionError::unknown(&task).into()),
+    }
 }
 
 async fn decide(

@@ -3,7 +3,7 @@
 //! | route | answer |
 //! |---|---|
 //! | `POST /chat` `{message, conversation_id?}` | `{reply, conversation_id, title?}`, or events when `Accept` has `text/event-stream`; 202 with `task` and `approval` for a turn that [waits](super::parking) |
-//! | `GET /approvals`, `POST /approvals/{task}` | [what waits for the caller, and its decision](super::approvals) |
+//! | `GET /approvals`, `GET` and `POST /approvals/{task}` | [what waits for the caller, and its decision](super::approvals) |
 //! | `GET /.well-known/agent-card.json`, `POST /` | [A2A](super::a2a) |
 //! | `GET /v1/models`, `POST /v1/chat/completions`, `POST /v1/responses` | [OpenAI's API](super::openai_api) |
 //!

@@ -94,6 +94,7 @@ impl ParkedInMemory {
             round: entry.round,
             ruling: entry.ruling.clone(),
             is_expired: entry.is_expired(now),
+            expires: entry.expires.1,
         })
     }
 

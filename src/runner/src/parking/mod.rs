@@ -87,6 +87,13 @@ pub(super) enum DecisionError {
     Database(#[from] DatabaseError),
 }
 
+impl DecisionError {
+    /// Returns the error for a task that is not there. A client may send any text for one.
+    pub(super) fn unknown(task: &str) -> Self {
+        Self::UnknownTask(task.chars().take(128).collect())
+    }
+}
+
 /// Turn that a user asks for, before it is decided.
 struct FoundTurn {
     turn: ParkedTurn,
@@ -94,6 +101,7 @@ struct FoundTurn {
     round: i64,
     ruling: Option<Ruling>,
     is_expired: bool,
+    expires: Timestamp,
 }
 
 impl ParkedTurns {
@@ -134,6 +142,20 @@ impl ParkedTurns {
         }
     }
 
+    /// Returns the turn of this task, if it waits for a decision of `user`.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn waiting_for(
+        &self,
+        task: &str,
+        user: &UserName,
+    ) -> Result<Option<WaitingTurn>, DatabaseError> {
+        let found = self.find(task, &owner_column(user)).await?;
+        let waits = found.filter(|found| found.ruling.is_none() && !found.is_expired);
+        Ok(waits.map(|found| WaitingTurn::new(task, &found.turn, found.expires)))
+    }
+
     /// Decides on all calls of a turn of `user` and claims it. The same decision again claims it too, as long as nobody continues it.
     ///
     /// # Errors
@@ -145,7 +167,7 @@ impl ParkedTurns {
         decisions: Decisions,
     ) -> Result<ClaimedTurn, DecisionError> {
         let owner = owner_column(user);
-        let unknown = || DecisionError::UnknownTask(task.chars().take(128).collect());
+        let unknown = || DecisionError::unknown(task);
         let found = self.find(task, &owner).await?.ok_or_else(unknown)?;
         let ruling = decisions.on(&found.turn.calls, &owner).map_err(DecisionError::Invalid)?;
         if let Some(before) = &found.ruling

@@ -91,6 +91,14 @@ impl Agent {
         Ok(self.parked.waiting(user).await?)
     }
 
+    /// Returns the turn of this task, if it waits for a decision of `user`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) async fn waiting_for(&self, task: &str, user: &UserName) -> Result<Option<WaitingTurn>, TurnError> {
+        Ok(self.parked.waiting_for(task, user).await?)
+    }
+
     /// Takes the decision of the caller on a turn of this caller, and claims the turn.
     ///
     /// # Errors

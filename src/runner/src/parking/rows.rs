@@ -97,7 +97,8 @@ impl ParkedRows {
     pub(super) async fn find(&self, task: &str, owner: &str) -> Result<Option<FoundTurn>, DatabaseError> {
         let read = || async {
             let row = sqlx::query(
-                "SELECT turn, round, ruling, expires_at <= now() AS expired FROM recif_parked \
+                "SELECT turn, round, ruling, expires_at <= now() AS expired, \
+                     (extract(epoch FROM expires_at) * 1000000)::bigint AS expires FROM recif_parked \
                  WHERE namespace = $1 AND agent = $2 AND task = $3 AND owner = $4",
             );
             let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(task).bind(owner);
@@ -110,6 +111,7 @@ impl ParkedRows {
             round: row.try_get("round")?,
             ruling: read_json(&row, "ruling")?,
             is_expired: row.try_get("expired")?,
+            expires: time(row.try_get("expires")?),
         }))
     }
 

@@ -136,10 +136,16 @@ async fn a_call_waits_for_its_caller_and_is_made_once() {
 
     let list = answer(runner.client.get(runner.url("/approvals")).header("x-recif-user", "ada")).await;
     let shown = json!([{"conversation_id": waits["conversation_id"], "task": task, "approval": waits["approval"]}]);
-    assert_eq!(list, (200, json!({ "approvals": shown })));
+    assert_eq!(list, (200, json!({ "approvals": shown.clone() })));
     let others = answer(runner.client.get(runner.url("/approvals")).header("x-recif-user", "bob")).await;
     assert_eq!(others, (200, json!({"approvals": []})));
     assert_eq!(answer(runner.client.get(runner.url("/approvals"))).await.0, 403);
+    let path = format!("/approvals/{}", task.as_str().unwrap());
+    for (user, expected) in [("ada", (200, &shown[0])), ("bob", (404, &Value::Null))] {
+        let found = answer(runner.client.get(runner.url(&path)).header("x-recif-user", user)).await;
+        assert_eq!(found.0, expected.0, "{user}: {}", found.1);
+        assert!(found.0 == 404 || found.1 == *expected.1, "{user}: {}", found.1);
+    }
 
     for (user, approvals, expected) in [
         ("bob", approve("call_1"), 404),
