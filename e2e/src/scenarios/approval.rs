@@ -16,6 +16,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     an_image_that_may_not_ask_gets_no_tool_that_a_person_approves,
     a_flow_gets_no_tool_that_a_person_approves,
     a_call_waits_until_its_caller_approves_it,
+    what_waits_is_approved_and_rejected_by_the_command,
 );
 
 /// Port of every agent's Service.
@@ -77,5 +78,24 @@ async fn a_call_waits_until_its_caller_approves_it(ns: Namespace) -> Result<()> 
     let change = json!({"spec": {"replicas": 2}});
     ns.edit(AGENT, "careful", change).await?;
     ns.await_agent_not_ready("careful", REPORT_TIMEOUT, "Failed", &["ApprovalUnsupported", "set storage"]).await?;
+    Ok(())
+}
+
+async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Result<()> {
+    ns.provide(&tool("sum", json!({"name": "calculator", "approval": {"when": "Always"}}))).await?;
+    ns.start(&agent("careful", json!({"tools": ["sum"], "storage": "memory"}))).await?;
+    let message = r#"/tool calculator {"expression": "6*7"}"#;
+    for (flags, expected) in [(&["--yes"][..], "42"), (&["--reject", "--reason", "too hard", "--yes"], "too hard")] {
+        let (code, said) = ns.env.recif(&["chat", "agent/careful", message, "-n", &ns.name]).await?;
+        ensure!(code == 0 && said.contains("waiting until you approve `calculator`"), "exit code {code}: {said}");
+        let (code, listed) = ns.env.recif(&["approve", "agent/careful", "-n", &ns.name]).await?;
+        ensure!(code == 0 && listed.contains(r#"calculator {"expression":"6*7"}"#), "exit code {code}: {listed}");
+        let task = listed.split_whitespace().next().context("no task")?;
+        let words = ["approve", "agent/careful", task, "-n", &ns.name];
+        let (code, answer) = ns.env.recif(&[&words[..], flags].concat()).await?;
+        ensure!(code == 0 && answer.contains(expected), "exit code {code}: {answer}");
+    }
+    let (code, left) = ns.env.recif(&["approve", "agent/careful", "-n", &ns.name]).await?;
+    ensure!(code == 0 && left.contains("nothing waits for you"), "exit code {code}: {left}");
     Ok(())
 }

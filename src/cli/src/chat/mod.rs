@@ -4,6 +4,7 @@
 //! connection is closed, and the runtime then ends the turn and forgets it.
 
 mod a2a_turn;
+mod approve;
 mod chat_target;
 mod gateway;
 mod reply;
@@ -18,6 +19,8 @@ use crate::{
     output::hint,
     target::{ConnectArgs, SystemArgs},
 };
+pub use approve::ApproveArgs;
+pub(super) use approve::run as approve;
 use chat_target::ChatTarget;
 pub(crate) use gateway::caller_token;
 use gateway::{GatewayClient, GatewayUrl};
@@ -64,8 +67,31 @@ pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
     if conversation.is_some() && !asked.is_agent() {
         return Err(CliError::Usage("only agents have conversations: leave out --conversation".into()));
     }
-    let place = gateway.filter(|url| !url.is_empty()).map(|url| GatewayUrl::parse(&url)).transpose()?;
     let alone = if message.is_empty() && io::stdin().is_terminal() { None } else { Some(full_message(&message)?) };
+    let mut talk = open(asked, conversation, gateway, connection, &system).await?;
+    talk.check_target().await?;
+    let Some(message) = alone else { return talk.converse().await };
+    let turn = talk.turn(&message).await?;
+    match turn {
+        TurnEnd::Stopped => Ok(Exit::Interrupted),
+        TurnEnd::Done => {
+            if let Some(id) = talk.conversation() {
+                hint(&format!("conversation {id}: continue it with --conversation {id}"));
+            }
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// Opens a chat with a target: finds the gateway, at its URL if one is given, and the caller's credentials.
+async fn open(
+    asked: ChatTarget,
+    conversation: Option<String>,
+    gateway: Option<String>,
+    connection: ConnectArgs,
+    system: &SystemArgs,
+) -> Result<ChatSession, CliError> {
+    let place = gateway.filter(|url| !url.is_empty()).map(|url| GatewayUrl::parse(&url)).transpose()?;
     let namespace = connection.namespace.clone();
     let live = match connection.connect().await {
         Ok(live) => Some(live),
@@ -83,19 +109,7 @@ pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
         },
         (None, None) => return Err(CliError::Usage("say with --gateway where the gateway is".into())),
     };
-    let mut talk = ChatSession::new(asked, namespace, gateway, live, conversation);
-    talk.check_target().await?;
-    let Some(message) = alone else { return talk.converse().await };
-    let turn = talk.turn(&message).await?;
-    match turn {
-        TurnEnd::Stopped => Ok(Exit::Interrupted),
-        TurnEnd::Done => {
-            if let Some(id) = talk.conversation() {
-                hint(&format!("conversation {id}: continue it with --conversation {id}"));
-            }
-            Ok(Exit::Done)
-        }
-    }
+    Ok(ChatSession::new(asked, namespace, gateway, live, conversation))
 }
 
 /// Returns the message of the command line, or that of standard input.
