@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { atEnd, type Ended, isTooLong, LONGEST, type Reply, stopped, textOfReply, WAITING, withEvent } from "./stream.ts";
+import { atEnd, type Ended, isTooLong, LONGEST, type Reply, resumed, stopped, textOfReply, WAITING, withEvent } from "./stream.ts";
 
 function replied(events: [event: string, data: unknown][], ended?: (end: Ended) => void): Reply {
   return events.reduce(
@@ -41,6 +41,20 @@ describe("a reply", () => {
     expect(atEnd(replied([begun]), 50)).toMatchObject({ status: "failed", error: "The answer was cut off.", totalMs: 50 });
     expect(atEnd(replied([begun, ["done", {}]]), 50)).toMatchObject({ status: "done", totalMs: 20 });
     expect(textOfReply(stopped(replied([begun]), 50))).toBe("a");
+  });
+
+  it("has the calls that wait for the user in place of the note on them, until it goes on", () => {
+    const note = "\n[waiting until you approve `pay`: POST /approvals/t1]";
+    const asked = { conversation_id: "c1", task: "t1", approval: { expires: "2026-01-01T01:00:00Z", tools: [{ id: "1", name: "pay", args: { euros: 5 } }] } };
+    const reply = replied([["message", { token: "Let me pay." }], ["message", { token: note }], ["approval", asked], ["done", { conversation_id: "c1" }]]);
+    expect(textOfReply(reply)).toBe("Let me pay.");
+    expect(reply).toMatchObject({
+      status: "done",
+      approval: { task: "t1", expires: "2026-01-01T01:00:00Z", calls: [{ id: "1", name: "pay", args: { euros: 5 } }] },
+    });
+    expect(resumed(reply)).toMatchObject({ status: "streaming", approval: null });
+    expect(replied([["message", { token: note }], ["approval", asked]]).pieces).toEqual([]);
+    expect(replied([["approval", { task: "t1" }]]).approval).toBeNull();
   });
 
   it("has an end", () => {

@@ -2,7 +2,7 @@
  * Turn of a conversation, built from a stream of tokens and tool calls up to its end.
  *
  * The runtime sends events without a name, `{"token"}`; `tool_call` and `tool_result` around each tool that the model calls;
- * and as the last one `done`, with the conversation, or `error`. A stream that ends without one of those was cut off.
+ * `approval` for calls that wait until the user decides; and as the last one `done`, with the conversation, or `error`. A stream that ends without one of those was cut off.
  */
 
 import type { ServerEvent } from "../api/sse.ts";
@@ -19,9 +19,19 @@ export interface ToolCall {
 /** Part of a reply, in the order of arrival. */
 export type Piece = { type: "text"; text: string } | ({ type: "tool" } & ToolCall);
 
+/** Calls that wait until the user decides on them. */
+export interface Approval {
+  task: string;
+  /** Time at which they are refused (RFC 3339); empty where it is not known. */
+  expires: string;
+  calls: { id: string; name: string; args: unknown }[];
+}
+
 export interface Reply {
   pieces: Piece[];
   status: "waiting" | "streaming" | "done" | "stopped" | "failed";
+  /** Set while the turn waits for the user. */
+  approval: Approval | null;
   /** Error text of a failed reply. */
   error: string | null;
   /** Milliseconds from the request to the first token, and to the end. */
@@ -29,7 +39,7 @@ export interface Reply {
   totalMs: number | null;
 }
 
-export const WAITING: Reply = { pieces: [], status: "waiting", error: null, firstMs: null, totalMs: null };
+export const WAITING: Reply = { pieces: [], status: "waiting", approval: null, error: null, firstMs: null, totalMs: null };
 
 export interface Ended {
   conversation: string | null;
@@ -55,6 +65,10 @@ export function withEvent(reply: Reply, event: ServerEvent, ms: number, ended?: 
           : piece;
       return { ...reply, pieces: reply.pieces.map(settle) };
     }
+    case "approval": {
+      const approval = approvalOf(data);
+      return approval ? { ...reply, pieces: withoutNote(reply.pieces), approval } : reply;
+    }
     case "done":
       ended?.({ conversation: asText(data.conversation_id), title: asText(data.title) });
       return { ...reply, status: "done", totalMs: ms };
@@ -63,6 +77,11 @@ export function withEvent(reply: Reply, event: ServerEvent, ms: number, ended?: 
     default:
       return reply;
   }
+}
+
+/** Returns the reply of a turn that goes on after a decision. */
+export function resumed(reply: Reply): Reply {
+  return { ...reply, status: "streaming", approval: null, totalMs: null };
 }
 
 /** Limit of the characters of a reply; a longer one is cut off. */
@@ -95,6 +114,26 @@ function withText(pieces: Piece[], token: string): Piece[] {
   if (!token) return pieces;
   if (last?.type !== "text") return [...pieces, { type: "text", text: token }];
   return [...pieces.slice(0, -1), { type: "text", text: last.text + token }];
+}
+
+/** Removes the note on calls that wait, which is for clients that know the text alone. */
+function withoutNote(pieces: Piece[]): Piece[] {
+  const last = pieces.at(-1);
+  if (last?.type !== "text") return pieces;
+  const text = last.text.replace(/\n?\[waiting until you approve [^\]]*\]$/, "");
+  return text ? [...pieces.slice(0, -1), { type: "text", text }] : pieces.slice(0, -1);
+}
+
+function approvalOf(data: Record<string, unknown>): Approval | null {
+  const [task, asked] = [asText(data.task), data.approval];
+  if (!task || typeof asked !== "object" || asked === null) return null;
+  const { expires, tools } = asked as { expires?: unknown; tools?: unknown };
+  if (!Array.isArray(tools)) return null;
+  const calls = (tools as unknown[]).map((call) => {
+    const { id, name, args } = (call ?? {}) as { id?: unknown; name?: unknown; args?: unknown };
+    return { id: asText(id) ?? "", name: asText(name) ?? "", args };
+  });
+  return { task, expires: asText(expires) ?? "", calls };
 }
 
 function parsed(data: string): Record<string, unknown> {
