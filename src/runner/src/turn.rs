@@ -133,7 +133,7 @@ impl TurnLoop<'_> {
     }
 
     /// Makes a call with this consent, and returns its result or the text of its error.
-    pub(super) async fn make_call(&self, call: &ToolCall, consent: Consent) -> Result<String, String> {
+    pub(super) async fn make_call(&self, call: &ToolCall, consent: Consent<'_>) -> Result<String, String> {
         self.emit(TurnEvent::Call(call.clone())).await;
         let began = Instant::now();
         let result = self.tools.execute(call, consent).await.map_err(|error| error.to_string());

@@ -10,8 +10,8 @@
 //! | claimed, for 30 s, renewed every 10 s | the end of the turn, which deletes the row and adds the turn to its conversation in one transaction; further calls that wait; or a claim that was not renewed |
 //!
 //! Every write of a claimed row names the claim, a random text, so that a process that was stopped and goes on writes nothing. An
-//! approved call is recorded as started before it is sent: whoever finds it started does not send it again, and the model gets to know
-//! that its effect is unknown. So a call is sent at most once for each approval, and a turn ends once.
+//! approved call is recorded as started before it is sent: whoever finds it started sends it again only if two have the effect of one, and
+//! else the model gets to know that its effect is unknown. So a turn ends once, and a call is sent at most once for each approval.
 //!
 //! Headers and keys of callers are kept nowhere: a turn that needs them is continued only in a request of its own caller.
 

@@ -233,11 +233,12 @@ impl Agent {
             let outcome = match (consent, progress.get(id).cloned()) {
                 (Err(refusal), _) => Err(refusal),
                 (Ok(()), Some(CallProgress::Finished(outcome))) => outcome,
-                (Ok(()), Some(CallProgress::Started)) => Err(UNKNOWN_EFFECT.to_owned()),
-                (Ok(()), None) => {
+                (Ok(()), Some(CallProgress::Started)) if !tools.may_repeat(call) => Err(UNKNOWN_EFFECT.to_owned()),
+                (Ok(()), Some(CallProgress::Started) | None) => {
                     progress.insert(id.clone(), CallProgress::Started);
                     self.record(claim, &progress).await?;
-                    let outcome = maker.make_call(call, Consent::Given).await;
+                    let key = format!("{}.{id}", claim.task);
+                    let outcome = maker.make_call(call, Consent::Given(&key)).await;
                     progress.insert(id.clone(), CallProgress::Finished(outcome.clone()));
                     self.record(claim, &progress).await?;
                     outcome

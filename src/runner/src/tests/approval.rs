@@ -2,13 +2,13 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use axum::{Router, routing::any};
+use axum::{Router, http::HeaderMap, routing::any};
 use serde_json::{Value, json};
 use sqlx::{Executor, Row};
 use testing::postgres::PostgresServer;
@@ -23,26 +23,35 @@ const SOON: Duration = Duration::from_secs(30);
 struct Bank {
     url: String,
     payments: Arc<AtomicUsize>,
+    /// Idempotency-Key of the last payment.
+    key: Arc<Mutex<Option<String>>>,
 }
 
 impl Bank {
     async fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, payments) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
-        let counter = payments.clone();
-        let pay = move || {
+        let (address, payments, key) = (listener.local_addr().unwrap(), Arc::default(), Arc::default());
+        let (counter, last): (Arc<AtomicUsize>, Arc<Mutex<Option<String>>>) = (Arc::clone(&payments), Arc::clone(&key));
+        let pay = move |headers: HeaderMap| {
             let number = counter.fetch_add(1, Ordering::SeqCst) + 1;
+            let key = headers.get("idempotency-key").map(|key| key.to_str().unwrap().to_owned());
+            *last.lock().unwrap() = key;
             async move { format!("paid {number}") }
         };
         tokio::spawn(async move { axum::serve(listener, Router::new().route("/", any(pay))).await });
-        Self { url: format!("http://{address}/"), payments }
+        Self { url: format!("http://{address}/"), payments, key }
     }
 
     fn payments(&self) -> usize {
         self.payments.load(Ordering::SeqCst)
     }
 
-    /// Returns the tools `free`, whose calls wait for nobody, `pay`, and `audit`, whose calls another person has to approve.
+    fn last_key(&self) -> Option<String> {
+        self.key.lock().unwrap().clone()
+    }
+
+    /// Returns the tools `free`, whose calls wait for nobody, `pay`, `set`, whose calls may be repeated, `hasty`, whose calls wait for a
+    /// second, and `audit`, whose calls another person has to approve.
     fn tools(&self) -> Value {
         let tool = |name: &str, approval: Value| {
             let parameters = json!([{"name": "euros", "type": "integer"}]);
@@ -55,7 +64,9 @@ impl Bank {
         };
         let asks = |by: &str, seconds: u64| json!({"when": "Always", "by": by, "timeout": seconds});
         let (pay, audit, hasty) = (asks("Caller", 60), asks("Approver", 60), asks("Caller", 1));
-        json!([tool("free", Value::Null), tool("pay", pay), tool("audit", audit), tool("hasty", hasty)])
+        let mut set = tool("set", pay.clone());
+        set["method"] = json!("PUT");
+        json!([tool("free", Value::Null), tool("pay", pay), set, tool("audit", audit), tool("hasty", hasty)])
     }
 
     /// Starts an agent with these tools, and conversations in a database if there is one.
@@ -161,6 +172,7 @@ async fn a_call_waits_for_its_caller_and_is_made_once() {
     let (status, answer) = runner.decide("ada", task, approve("call_1")).await;
     assert_eq!((status, &answer["reply"], bank.payments()), (200, &json!("paid 1"), 1), "{answer}");
     assert_eq!(answer["conversation_id"], waits["conversation_id"]);
+    assert_eq!(bank.last_key(), Some(format!("{}.call_1", task.as_str().unwrap())));
     assert_eq!(runner.decide("ada", task, approve("call_1")).await.0, 404, "the turn has ended");
     assert_eq!(bank.payments(), 1);
 }
@@ -225,29 +237,32 @@ async fn a_parked_turn_survives_its_process_and_of_two_decisions_one_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_started_is_not_sent_again() {
-    let (server, bank) = (PostgresServer::start().await, Bank::open().await);
-    let runner = bank.agent(Some(&server)).await;
-    let (status, waits) = runner.chat_as("ada", "/tool pay {}").await;
-    assert_eq!(status, 202, "{waits}");
-    let mut connection = server.connect().await;
-    // As a process leaves it that dies between the record and the answer.
-    connection
-        .execute(
-            r#"UPDATE recif_parked SET ruling = '{"by":"ada","calls":{"call_1":"approved"}}', progress = '{"call_1":"started"}'"#,
-        )
-        .await
-        .unwrap();
-    let begun = Instant::now();
-    let turns = loop {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let turns = connection.fetch_all("SELECT messages FROM recif_turns").await.unwrap();
-        if !turns.is_empty() {
-            break turns;
-        }
-        assert!(begun.elapsed() < SOON, "nobody went on with the turn");
-    };
-    let messages: String = turns[0].get("messages");
-    assert!(messages.contains("its effect is unknown"), "{messages}");
-    assert_eq!(bank.payments(), 0);
+async fn a_call_that_was_started_is_sent_again_only_if_two_have_the_effect_of_one() {
+    for (tool, expected, payments) in [("pay", "its effect is unknown", 0), ("set", "paid 1", 1)] {
+        let (server, bank) = (PostgresServer::start().await, Bank::open().await);
+        let runner = bank.agent(Some(&server)).await;
+        let (status, waits) = runner.chat_as("ada", &format!("/tool {tool} {{}}")).await;
+        assert_eq!(status, 202, "{waits}");
+        let mut connection = server.connect().await;
+        // As a process leaves it that dies between the record and the answer.
+        connection
+            .execute(
+                r#"UPDATE recif_parked SET ruling = '{"by":"ada","calls":{"call_1":"approved"}}',
+                   progress = '{"call_1":"started"}'"#,
+            )
+            .await
+            .unwrap();
+        let begun = Instant::now();
+        let turns = loop {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let turns = connection.fetch_all("SELECT messages FROM recif_turns").await.unwrap();
+            if !turns.is_empty() {
+                break turns;
+            }
+            assert!(begun.elapsed() < SOON, "nobody went on with the turn");
+        };
+        let messages: String = turns[0].get("messages");
+        assert!(messages.contains(expected), "{messages}");
+        assert_eq!(bank.payments(), payments, "{tool}");
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crds::approval::CALLER;
 use serde::Deserialize;
 
-use super::Toolbox;
+use super::{Toolbox, definition::ToolKind};
 use crate::models::ToolCall;
 
 /// Most bytes of a call's arguments that a person is asked to read.
@@ -24,11 +24,11 @@ pub(super) struct ApprovalRule {
 
 /// Consent of a person to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Consent {
+pub(crate) enum Consent<'a> {
     /// Nobody was asked.
     Missing,
-    /// A person approved this call.
-    Given,
+    /// A person approved this call, whose `Idempotency-Key` this is.
+    Given(&'a str),
 }
 
 impl Toolbox {
@@ -38,6 +38,12 @@ impl Toolbox {
         let rule = self.tools.iter().find(|tool| tool.name == call.name)?.approval.as_ref()?;
         let is_readable = call.arguments.to_string().len() <= MAX_ARGUMENTS;
         (rule.by == CALLER && is_readable).then(|| Duration::from_secs(rule.timeout))
+    }
+
+    /// Reports whether a call that may have been sent can be sent again, because the effect of two is that of one.
+    pub(crate) fn may_repeat(&self, call: &ToolCall) -> bool {
+        let tool = self.tools.iter().find(|tool| tool.name == call.name);
+        tool.is_some_and(|tool| matches!(&tool.kind, ToolKind::Http(http) if http.is_idempotent()))
     }
 
     /// Reports whether calls of a tool wait for the user whose request began the turn.

@@ -80,6 +80,8 @@ pub(super) struct Toolbox {
     request: RequestHeaders,
     /// Account of that request, for models that tools ask, with the place of the calls in a trace.
     account: UsageAccount,
+    /// Value of `Idempotency-Key` of the call that is made, if a person approved it.
+    idempotency_key: Option<Arc<str>>,
 }
 
 struct Connections {
@@ -103,8 +105,9 @@ impl Toolbox {
         let client = HttpClient::new(EgressPolicy::new(&*environment));
         let connections = Arc::new(Connections { client, sessions: Sessions::default(), cards: AgentCards::default() });
         let specs = tools.iter().map(CallableTool::spec).collect();
-        let (request, account) = Default::default();
-        Self { tools: tools.into(), specs, connections, environment, search, metrics, request, account }
+        let (request, account, idempotency_key) = Default::default();
+        let tools = tools.into();
+        Self { tools, specs, connections, environment, search, metrics, request, account, idempotency_key }
     }
 
     /// Creates a toolbox with other tools and their environment, which shares the connections.
@@ -137,7 +140,7 @@ impl Toolbox {
 
     /// Executes a call of the model within the tool's timeout, in a span of its own, with this consent. Dropping the future cancels the
     /// call.
-    pub(super) async fn execute(&self, call: &ToolCall, consent: Consent) -> Result<String, ToolError> {
+    pub(super) async fn execute(&self, call: &ToolCall, consent: Consent<'_>) -> Result<String, ToolError> {
         let tool = self.tools.iter().find(|tool| tool.name == call.name);
         // A name that no tool has may be anything.
         let name = tool.map_or_else(|| "execute_tool".to_owned(), |tool| format!("execute_tool {}", tool.name));
@@ -151,7 +154,12 @@ impl Toolbox {
                 span.set(MCP_METHOD_NAME, "tools/call");
             }
         }
-        let within = Self { account: self.account.clone().within(span.scope()), ..self.clone() };
+        let idempotency_key = match consent {
+            Consent::Given(key) => Some(key.into()),
+            Consent::Missing => None,
+        };
+        let account = self.account.clone().within(span.scope());
+        let within = Self { account, idempotency_key, ..self.clone() };
         let result = within.call_with(&call.name, &call.arguments, consent).await;
         match &result {
             Ok(_) => span.succeed(),
@@ -165,7 +173,7 @@ impl Toolbox {
         self.call_with(name, arguments, Consent::Missing).await
     }
 
-    async fn call_with(&self, name: &str, arguments: &Value, consent: Consent) -> Result<String, ToolError> {
+    async fn call_with(&self, name: &str, arguments: &Value, consent: Consent<'_>) -> Result<String, ToolError> {
         let tool = self.tools.iter().find(|tool| tool.name == name);
         let result = match tool {
             None => Err(ToolError::Unknown(name.into(), self.names())),
@@ -189,7 +197,8 @@ impl Toolbox {
     fn variables(&self, tool: &CallableTool) -> ToolVariables<'_> {
         let others = self.tools.iter().filter(|other| other.name != tool.name).map(CallableTool::variable_prefix);
         let variables = ToolVariables::new(tool.variable_prefix(), others, &*self.environment);
-        variables.for_request(&self.request).in_trace(self.account.trace().clone())
+        let variables = variables.for_request(&self.request).for_call(self.idempotency_key.as_deref());
+        variables.in_trace(self.account.trace().clone())
     }
 
     async fn run(&self, tool: &CallableTool, arguments: &Value) -> Result<String, ToolError> {
