@@ -206,6 +206,10 @@ impl ChatSession {
                 ReplyChunk::Text(text) => self.screen.text(&text)?,
                 ReplyChunk::Call { name, arguments } => self.screen.call(&name, &arguments)?,
                 ReplyChunk::Outcome { ok, took_ms } => self.screen.outcome(ok, took_ms)?,
+                ReplyChunk::Waiting(task) => {
+                    let (shown, namespace) = (self.target.display(), &self.namespace);
+                    self.screen.note(&format!("decide with: recif approve {shown} {task} -n {namespace}"))?;
+                }
                 ReplyChunk::Done { conversation, answered_by } => {
                     self.conversation = conversation.or(self.conversation.take());
                     return answered_by.map_or(Ok(()), |models| self.screen.note(&format!("answered by {models}")));

@@ -130,9 +130,10 @@ impl ParkedReply {
         Self { task: task.to_owned(), approval: AskedApproval { expires, tools } }
     }
 
-    /// Returns a note for clients that read the text alone.
+    /// Returns a note for clients that read the text alone. It does not have the task: a model that asks this agent by a tool reads the
+    /// text too, and must not decide in a person's place.
     pub(crate) fn note(&self) -> String {
         let names: Vec<_> = self.approval.tools.iter().map(|call| format!("`{}`", call.name)).collect();
-        format!("[waiting until you approve {}: POST /approvals/{}]", names.join(", "), self.task)
+        format!("[waiting until you approve {}]", names.join(", "))
     }
 }

@@ -142,8 +142,7 @@ async fn a_call_waits_for_its_caller_and_is_made_once() {
     assert_eq!((status, bank.payments()), (202, 0), "{waits}");
     let task = &waits["task"];
     assert_eq!(waits["approval"]["tools"], json!([{"id": "call_1", "name": "pay", "args": {"euros": 5}}]));
-    let note = format!("[waiting until you approve `pay`: POST /approvals/{}]", task.as_str().unwrap());
-    assert_eq!(waits["reply"], json!(note));
+    assert_eq!(waits["reply"], "[waiting until you approve `pay`]", "a model that reads it cannot decide");
 
     let list = answer(runner.client.get(runner.url("/approvals")).header("x-recif-user", "ada")).await;
     let shown = json!([{"conversation_id": waits["conversation_id"], "task": task, "approval": waits["approval"]}]);

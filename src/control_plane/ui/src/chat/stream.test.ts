@@ -44,7 +44,7 @@ describe("a reply", () => {
   });
 
   it("has the calls that wait for the user in place of the note on them, until it goes on", () => {
-    const note = "\n[waiting until you approve `pay`: POST /approvals/t1]";
+    const note = "\n[waiting until you approve `pay`]";
     const asked = { conversation_id: "c1", task: "t1", approval: { expires: "2026-01-01T01:00:00Z", tools: [{ id: "1", name: "pay", args: { euros: 5 } }] } };
     const reply = replied([["message", { token: "Let me pay." }], ["message", { token: note }], ["approval", asked], ["done", { conversation_id: "c1" }]]);
     expect(textOfReply(reply)).toBe("Let me pay.");
