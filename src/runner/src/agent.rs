@@ -92,6 +92,9 @@ pub(super) enum TurnError {
          conversation"
     )]
     Overtaken,
+    /// The first turn of the conversation is parked.
+    #[error("the turn before waits for you: approve or reject its calls first")]
+    Waits,
     /// Another process has claimed the turn.
     #[error("another replica goes on with this turn: its answer will be in the conversation")]
     ClaimLost,
@@ -173,7 +176,12 @@ impl Agent {
             Some(id) => match self.conversations.history(&id, &caller.user).await? {
                 History::Known(StoredConversation { messages, .. }) => (id, messages),
                 History::Unknown if may_begin => (id, Vec::new()),
-                History::Unknown | History::Foreign => return Err(TurnError::NoConversation(id)),
+                History::Unknown => {
+                    // It is stored once its first turn has ended.
+                    let waits = self.asks_callers() && self.is_waiting(&id, &caller.user).await?;
+                    return Err(if waits { TurnError::Waits } else { TurnError::NoConversation(id) });
+                }
+                History::Foreign => return Err(TurnError::NoConversation(id)),
             },
         };
         Ok(PreparedTurn { caller, id, messages, message, may_wait })

@@ -149,7 +149,7 @@ impl From<TurnError> for ErrorResponse {
             TurnError::Model(error) => model_status(error),
             TurnError::Conversations(_) => StatusCode::SERVICE_UNAVAILABLE,
             TurnError::NoConversation(_) => StatusCode::NOT_FOUND,
-            TurnError::Overtaken | TurnError::ClaimLost => StatusCode::CONFLICT,
+            TurnError::Overtaken | TurnError::Waits | TurnError::ClaimLost => StatusCode::CONFLICT,
             TurnError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())

@@ -287,6 +287,7 @@ impl From<TurnError> for RpcError {
             )),
             TurnError::Conversations(_) => Self::Unavailable(error.to_string()),
             TurnError::Model(ref model) if model.kind == ModelErrorKind::NoKey => Self::NoKey(error.to_string()),
+            TurnError::Waits => Self::Params(error.to_string()),
             TurnError::Random(_) | TurnError::Model(_) | TurnError::Overtaken | TurnError::ClaimLost => {
                 Self::Internal(error.to_string())
             }

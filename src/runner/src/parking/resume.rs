@@ -91,6 +91,14 @@ impl Agent {
         Ok(self.parked.waiting(user).await?)
     }
 
+    /// Reports whether a turn of this conversation of `user` waits for a decision.
+    ///
+    /// # Errors
+    /// The turns cannot be read.
+    pub(crate) async fn is_waiting(&self, conversation: &ConversationId, user: &UserName) -> Result<bool, TurnError> {
+        Ok(self.parked.waiting(user).await?.iter().any(|turn| turn.is_of(conversation)))
+    }
+
     /// Returns the turn of this task, if it waits for a decision of `user`.
     ///
     /// # Errors

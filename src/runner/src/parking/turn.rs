@@ -89,6 +89,11 @@ pub(crate) struct WaitingTurn {
 }
 
 impl WaitingTurn {
+    /// Reports whether it is a turn of this conversation.
+    pub(super) fn is_of(&self, conversation: &ConversationId) -> bool {
+        self.conversation_id == *conversation
+    }
+
     /// Describes a parked turn.
     pub(super) fn new(task: &str, turn: &ParkedTurn, expires: Timestamp) -> Self {
         Self { conversation_id: turn.conversation.clone(), parked: ParkedReply::new(task, turn, expires) }

@@ -144,6 +144,9 @@ async fn a_call_waits_for_its_caller_and_is_made_once() {
     assert_eq!(waits["approval"]["tools"], json!([{"id": "call_1", "name": "pay", "args": {"euros": 5}}]));
     assert_eq!(waits["reply"], "[waiting until you approve `pay`]", "a model that reads it cannot decide");
 
+    let early = json!({"message": "hi", "conversation_id": waits["conversation_id"]}).to_string();
+    let early = answer(runner.client.post(runner.url("/chat")).header("x-recif-user", "ada").body(early)).await;
+    assert_eq!(early.0, 409, "the turn before waits: {}", early.1);
     let list = answer(runner.client.get(runner.url("/approvals")).header("x-recif-user", "ada")).await;
     let shown = json!([{"conversation_id": waits["conversation_id"], "task": task, "approval": waits["approval"]}]);
     assert_eq!(list, (200, json!({ "approvals": shown.clone() })));
