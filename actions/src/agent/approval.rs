@@ -72,7 +72,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use crate::fake::{Operator, Sim, agent, agent_id, child_id, object, settings, tool_id};
+    use crate::fake::{Operator, Sim, agent, agent_id, child_id, id, object, settings, tool_id};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -202,5 +202,24 @@ mod tests {
                 assert_eq!(told(&sim)[0], "Running", "{spec}");
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flow_gets_no_tool_that_asks_a_person() {
+        let sim = Sim::new();
+        sim.store().create(&id("PluginConfig", "p"), object("PluginConfig", json!({"type": "stub"})));
+        let model = json!({"provider": "stub", "model": "m", "pluginConfigRef": {"name": "p"}});
+        sim.store().create(&id("Model", "m"), object("Model", model));
+        sim.store().create(&tool_id("pay"), pay(json!({"when": "OnWrite"})));
+        let prompts = json!([{"prompt": {"name": "p", "content": "hi"}}]);
+        let spec = json!({"prompts": prompts, "modelRef": {"name": "m"}, "tools": [{"name": "pay"}]});
+        sim.store().create(&id("Flow", "f"), object("Flow", spec));
+        let mut operator = Operator::start(&sim);
+        operator.run(MINUTE).await;
+        let status = |pointer: &str| sim.store().at(&id("Flow", "f"), &format!("/status{pointer}"));
+        assert_eq!((status("/phase"), status("/failure/reason")), (json!("Failed"), json!("ApprovalUnsupported")));
+        sim.store().edit(&tool_id("pay"), |body| body["spec"]["method"] = json!("GET"));
+        operator.run(MINUTE).await;
+        assert_eq!(status("/phase"), "Running", "a GET changes nothing");
     }
 }

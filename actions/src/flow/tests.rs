@@ -375,19 +375,3 @@ async fn what_the_runner_refuses_is_refused_with_its_line_before_a_pod_is_made()
         assert_eq!(phase(&sim, "f"), "Running", "{content}");
     }
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_tool_that_asks_a_person_is_for_no_flow() {
-    let sim = Sim::new();
-    needs(&mut sim.store());
-    let spec = json!({"name": "pay", "type": "http", "endpoint": "http://bank", "approval": {"when": "Always"}});
-    sim.store().create(&id("Tool", "pay"), object("Tool", spec));
-    sim.store().create(&id("Flow", "f"), flow("hello", json!({"tools": [{"name": "pay"}]})));
-    let mut operator = Operator::start(&sim);
-    operator.run(MINUTE).await;
-    let reason = status(&sim, "f", "/failure/reason");
-    assert_eq!((phase(&sim, "f").as_str(), reason), ("Failed", json!("ApprovalUnsupported")));
-    sim.store().edit(&id("Tool", "pay"), |body| body["spec"]["approval"] = json!({"when": "OnWrite"}));
-    operator.run(MINUTE).await;
-    assert_eq!(phase(&sim, "f"), "Running", "a GET changes nothing");
-}
