@@ -4,7 +4,11 @@
 //! other image the author of the Agent has to say so. A turn that waits in memory is in one Pod, which the decision would not find
 //! among several.
 
-use crds::{Agent, approval::ASKS, reason};
+use crds::{
+    Agent,
+    approval::{ASKS, Approval, CALLER},
+    reason,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use machine::ActionError;
@@ -21,13 +25,24 @@ pub(super) fn asks(agent: &Agent) -> Option<&str> {
     agent.annotations().get(ASKS).map(String::as_str)
 }
 
-/// Returns why calls of `tool`, which a person has to approve, might be made unasked, as a sentence.
-pub(super) fn unsupported(agent: &Agent, tool: &str, settings: &RenderSettings) -> Option<String> {
-    if asks(agent) == Some("true") {
-        return None;
+/// Returns why the person who has to approve calls of one of these tools could not be asked, as a sentence.
+pub(super) fn unsupported<'a>(
+    agent: &Agent,
+    mut tools: impl Iterator<Item = (&'a str, &'a Approval)>,
+    settings: &RenderSettings,
+) -> Option<String> {
+    match replacement(agent, settings) {
+        Some(_) if asks(agent) == Some("true") => None,
+        Some((what, remedy)) => {
+            let (tool, _) = tools.next()?;
+            let remedy = format!("{remedy}, or annotate {ASKS}: \"true\"");
+            Some(format!("tool {tool:?} asks a person, and {what} may not know how: {remedy}"))
+        }
+        None => {
+            let (tool, _) = tools.find(|(_, approval)| approval.by != CALLER)?;
+            Some(format!("tool {tool:?} asks an approver, and Récif's runner asks only who called: set approval.by to Caller"))
+        }
     }
-    let (what, remedy) = replacement(agent, settings)?;
-    Some(format!("tool {tool:?} asks a person, and {what} may not know how: {remedy}, or annotate {ASKS}: \"true\""))
 }
 
 /// Returns what runs in place of Récif's runner, if something does, and how to undo it.
@@ -103,8 +118,8 @@ mod tests {
         for (approval, expected) in [
             (json!({"when": "OnWrite"}), json!({"when": "OnWrite", "by": "Caller", "timeout": 3600})),
             (
-                json!({"when": "Always", "by": "Approver", "timeout": "90s"}),
-                json!({"when": "Always", "by": "Approver", "timeout": 90}),
+                json!({"when": "Always", "by": "Caller", "timeout": "90s"}),
+                json!({"when": "Always", "by": "Caller", "timeout": 90}),
             ),
             (json!({"when": "Never"}), Value::Null),
         ] {
@@ -155,6 +170,21 @@ mod tests {
             sim.store().edit(&agent_id("a"), |body| body["metadata"]["annotations"] = says);
             operator.run(MINUTE).await;
             assert_eq!(told(&sim)[0], "Running", "{spec}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_approver_is_asked_only_by_images_that_say_that_they_ask() {
+        for (image, expected) in [(settings().runner_image, "Failed"), ("r/mine:1".to_owned(), "Running")] {
+            let sim = Sim::new();
+            sim.store().create(&tool_id("pay"), pay(json!({"when": "Always", "by": "Approver"})));
+            let mut body = agent(json!({"image": image, "tools": ["pay"]}));
+            body["metadata"]["annotations"] = json!({"recif.dev/asks": "true"});
+            sim.store().create(&agent_id("a"), body);
+            Operator::start(&sim).run(MINUTE).await;
+            let [phase, _, message] = told(&sim);
+            assert_eq!(phase, expected, "{image}: {message}");
+            assert_eq!(message.contains("set approval.by to Caller"), expected == "Failed", "{message}");
         }
     }
 

@@ -118,8 +118,8 @@ impl WorkloadKind for Agent {
 
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let found = AgentReferences::look_up(self, deps);
-        let asking = found.asking_tool();
-        if let Some(sentence) = asking.and_then(|tool| approval::unsupported(self, tool, &deps.settings)) {
+        let asking = found.asking_tools().next().map(|(tool, _)| tool);
+        if let Some(sentence) = approval::unsupported(self, found.asking_tools(), &deps.settings) {
             return Err(ActionError::terminal(reason::APPROVAL_UNSUPPORTED, sentence));
         }
         let parts = AgentParts { is_own_image: !image::is_runner(self, &deps.settings), ..found.parts()? };

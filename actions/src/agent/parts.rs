@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{
     Agent, Flow, HasReferences, Model, PluginConfig, Prompt, RefKind, Reference, Tool, ToolSpec, agent::AgentSpec,
-    tool::ToolType,
+    approval::Approval, tool::ToolType,
 };
 use machine::ActionError;
 
@@ -111,11 +111,12 @@ impl AgentReferences {
         names.is_empty() || names.contains(&name) || is_search
     }
 
-    /// Returns the first tool whose calls a person has to approve, by its name in the spec.
-    pub(super) fn asking_tool(&self) -> Option<&str> {
-        let asks = |tool: &Tool| tool.spec.enabled && tool.spec.needed_approval().is_some();
-        let found = self.tools.iter().find(|(_, tool, _)| tool.as_deref().is_some_and(asks))?;
-        Some(&found.0)
+    /// Returns the tools whose calls a person has to approve, by their names in the spec.
+    pub(super) fn asking_tools(&self) -> impl Iterator<Item = (&str, &Approval)> {
+        self.tools.iter().filter_map(|(name, tool, _)| {
+            let tool = tool.as_deref().filter(|tool| tool.spec.enabled)?;
+            Some((name.as_str(), tool.spec.needed_approval()?))
+        })
     }
 
     /// Returns the providers of the Model of `modelRef` and of those that stand in for it.
