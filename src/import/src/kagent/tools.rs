@@ -98,11 +98,11 @@ impl Tools {
         let approval: Vec<String> = part.texts("requireApproval").into_iter().map(str::to_owned).collect();
         let forwarded = headers::forwarded(subject, part, "allowedHeaders");
         let Some(Found { kind, namespace, name, object }) = found(subject, part) else { return };
-        // Until a server has `approval`.
+        // Our `approval` needs a database or a single replica, and no flow takes it: whether the agent can have it is for its author to say.
         for tool in &approval {
             subject.notes.loss(
                 &part.path("requireApproval"),
-                format!("{tool} needs approval and is left out; take it out of exclude to allow it without"),
+                format!("{tool} needs approval and is left out; take it out of exclude, and name it in approval.tools to ask"),
             );
         }
         let server = Server { kind, namespace, name, headers, forwarded, include, exclude: approval };
