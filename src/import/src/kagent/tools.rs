@@ -98,7 +98,7 @@ impl Tools {
         let approval: Vec<String> = part.texts("requireApproval").into_iter().map(str::to_owned).collect();
         let forwarded = headers::forwarded(subject, part, "allowedHeaders");
         let Some(Found { kind, namespace, name, object }) = found(subject, part) else { return };
-        // Our `approval` needs a database or a single replica, and no flow takes it: whether the agent can have it is for its author to say.
+        // Our `approval` needs a database or a single replica: whether an agent can have it is for its author to say.
         for tool in &approval {
             subject.notes.loss(
                 &part.path("requireApproval"),
