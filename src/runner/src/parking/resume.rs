@@ -120,7 +120,9 @@ impl Agent {
         if self.model.needs_key() && caller.key.is_none() {
             return Err(ModelError::no_key().into());
         }
-        self.parked.decide(task, &caller.user, decisions).await
+        let claimed = self.parked.decide(task, &caller.user, decisions).await?;
+        tracing::info!(user = caller.user.as_deref(), task, "calls that waited were decided on");
+        Ok(claimed)
     }
 
     /// Claims a turn that is to be continued without its caller, and returns it with what is known of that caller.
@@ -128,7 +130,8 @@ impl Agent {
         let claimed = match self.parked.claim_due().await {
             Ok(claimed) => claimed?,
             Err(error) => {
-                tracing::warn!("parked turns were not looked for: {error}");
+                // Each request that needs the database says so itself.
+                tracing::debug!("parked turns were not looked for: {error}");
                 return None;
             }
         };
