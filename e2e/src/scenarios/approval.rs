@@ -92,7 +92,7 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
         let (code, listed) = ns.env.recif(&["approve", "agent/careful", "-n", &ns.name]).await?;
         ensure!(code == 0 && listed.contains(r#"calculator {"expression":"6*7"}"#), "exit code {code}: {listed}");
         let task = listed.split_whitespace().next().context("no task")?;
-        let words = ["approve", "agent/careful", task, "-n", &ns.name];
+        let words = ["approve", "agent/careful", task, "-n", ns.name.as_str()];
         let (code, answer) = ns.env.recif(&[&words[..], flags].concat()).await?;
         ensure!(code == 0 && answer.contains(expected), "exit code {code}: {answer}");
     }
