@@ -125,7 +125,8 @@ function withoutNote(pieces: Piece[]): Piece[] {
 }
 
 function approvalOf(data: Record<string, unknown>): Approval | null {
-  const [task, asked] = [asText(data.task), data.approval];
+  const task = asText(data.task);
+  const asked = data.approval;
   if (!task || typeof asked !== "object" || asked === null) return null;
   const { expires, tools } = asked as { expires?: unknown; tools?: unknown };
   if (!Array.isArray(tools)) return null;
