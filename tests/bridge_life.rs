@@ -92,9 +92,9 @@ async fn a_session_is_its_users_alone_and_each_user_has_a_share_of_them() {
     let (_, first) = open("alice").await;
     let (_, second) = open("alice").await;
     assert_eq!((ping("alice", &first).await, ping("mallory", &first).await), (200, 404));
-    assert_eq!(open("alice").await.0, 503, "her share is all, and she has it");
+    assert_eq!(open("alice").await.0, 503, "alice has used up the share");
     let (status, third) = open("bob").await;
-    assert_eq!(status, 200, "an idle session of hers makes room");
+    assert_eq!(status, 200, "an idle session of alice makes room");
     assert_eq!([ping("alice", &first).await, ping("alice", &second).await, ping("bob", &third).await], [200, 404, 200]);
     assert_eq!(open("carol").await.0, 503, "no user has more than a share");
     let stolen = bridge.request(Method::DELETE).header("mcp-session-id", &*third).header("x-recif-user", "mallory");

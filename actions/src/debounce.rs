@@ -65,3 +65,33 @@ impl Debounce {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::references::Resolution;
+
+    /// Looks at a reference with these digests at these times in milliseconds, and returns the waits that are left.
+    fn waits(seen: &[(u64, &str)]) -> Vec<u64> {
+        let debounce = Debounce::default();
+        let left = |(now, digest): &(u64, &str)| {
+            let inputs = Inputs(vec![("Tool/t".to_owned(), Resolution::Resolved((*digest).to_owned()))]);
+            u64::try_from(debounce.remaining("u", &inputs, Duration::from_millis(*now)).as_millis()).unwrap()
+        };
+        seen.iter().map(left).collect()
+    }
+
+    #[test]
+    fn steps_that_see_the_same_references_do_not_prolong_the_wait() {
+        assert_eq!(waits(&[(0, "1"), (100, "1"), (250, "1"), (300, "1")]), [300, 200, 50, 0]);
+        assert_eq!(waits(&[(0, "1"), (1_887, "1")]), [300, 0], "a step that comes late goes on");
+    }
+
+    #[test]
+    fn each_change_begins_the_quiet_period_anew_up_to_the_longest_wait() {
+        assert_eq!(waits(&[(0, "1"), (200, "2"), (400, "2"), (500, "2")]), [300, 300, 100, 0]);
+        let digests: Vec<String> = (0..=10).map(|n| n.to_string()).collect();
+        let changing: Vec<(u64, &str)> = (0..).step_by(200).zip(digests.iter().map(String::as_str)).collect();
+        assert_eq!(waits(&changing), [300, 300, 300, 300, 300, 300, 300, 300, 300, 200, 0]);
+    }
+}

@@ -29,4 +29,5 @@ mod stale;
 #[cfg(test)]
 mod tests;
 pub mod tool;
+mod unserved_fallbacks;
 pub mod workload;

@@ -1,5 +1,5 @@
-//! What a workload goes without although everything that it refers to is there, by what is known of its image: Récif's own runner
-//! offers a web search only with a service for it, and no more is known of another image than that it gets what the spec says.
+//! Features that an image does not offer. Récif's runner offers a web search only with a search service; nothing is known of other
+//! images.
 
 use std::collections::BTreeSet;
 

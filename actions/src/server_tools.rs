@@ -16,7 +16,7 @@ use crate::{discovery::chosen_tools, ports::CacheReader, render::header_variable
 
 /// Most tools of an agent or flow.
 pub(crate) const MAX_TOOLS: usize = 128;
-/// Most tools that the condition names.
+/// Most sentences of a condition on what is left out.
 const FEW: usize = 5;
 
 /// Tool that the spec itself lists.
@@ -92,12 +92,16 @@ impl LeftOut {
             return condition(condition_type::TOOLS_RESOLVED, true, "Resolved", "");
         };
         let sentences = self.conflicts.iter().chain(&self.undefined).chain(&self.surplus).chain(&self.unserved);
-        let all: Vec<&str> = sentences.map(String::as_str).collect();
-        let rest = all.len().saturating_sub(FEW);
-        let more = if rest > 0 { format!("; and {rest} more") } else { String::new() };
-        let message = all.into_iter().take(FEW).collect::<Vec<_>>().join("; ") + &more;
-        condition(condition_type::TOOLS_RESOLVED, false, reason, message)
+        condition(condition_type::TOOLS_RESOLVED, false, reason, first_few(sentences))
     }
+}
+
+/// Joins the first few sentences, and counts the others.
+pub(crate) fn first_few<'a>(sentences: impl IntoIterator<Item = &'a String>) -> String {
+    let all: Vec<&str> = sentences.into_iter().map(String::as_str).collect();
+    let rest = all.len().saturating_sub(FEW);
+    let more = if rest > 0 { format!("; and {rest} more") } else { String::new() };
+    all.into_iter().take(FEW).collect::<Vec<_>>().join("; ") + &more
 }
 
 /// Returns the tools of these entries. `listed` are the `tools` of the spec: they come first.

@@ -95,6 +95,10 @@ pub const NO_RESPONSE_BY_ID: &str = "a response cannot be read, cancelled or del
         "!has(self.modelRef) || (self.modelType == 'stub' && self.modelId == 'stub-echo')",
         "modelRef brings the model: leave out modelType and modelId",
     ),
+    transform = schema::rule(
+        "has(self.modelRef) || !has(self.limits) || self.limits.all(limit, !has(limit.costPerDay))",
+        "costPerDay needs modelRef: prices are in the Model",
+    ),
     transform = traffic::rules
 )]
 pub struct AgentSpec {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_only_leads_into_a_circle_is_no_member() {
+    fn a_node_that_only_leads_into_a_circle_is_no_member() {
         assert_eq!(circle("X", "X>t t>A A>t"), None);
         assert_eq!(circle("X", "X>t X>u t>B u>B B>v"), None);
         assert_eq!(circle("X", ""), None);

@@ -1,32 +1,36 @@
-//! Text that a model reads and a person does not see: characters without width, those that turn the direction of writing, tag
-//! characters, and text that is too long to be read.
+//! Text that a model reads and a person does not see: characters without width, those that turn the direction of writing, tag and
+//! control characters, and text that is too long to be read.
 //!
-//! Emoji are made of such characters, too: a joiner between two pictographs, and a single selector of their style, hide nothing.
+//! Emoji are made of such characters, too: a joiner between two pictographs, and a single selector of their style, hide nothing. Flags
+//! of regions, which are made of tags, and joiners between letters, which some scripts need, are not told from those that hide text.
 
 use std::fmt::Write as _;
+
+use serde_json::Value;
 
 /// Longest definition of a tool that is taken for one that a person can read, in bytes.
 const MAX_READABLE: usize = 20 * 1024;
 
-/// Returns what hides text in the definition of a tool, such as `has the invisible character U+200B`, if anything does.
-pub fn hidden_text(definition: &str) -> Option<String> {
-    if let Some(character) = first_hidden(definition) {
+/// Returns what hides text in the definition of a tool, such as `has the invisible character U+200B`, if anything does. `length`: bytes
+/// of its canonical JSON, in which control characters are escaped: they are looked for in the texts that a model reads.
+pub fn hidden_text(definition: &Value, length: usize) -> Option<String> {
+    if let Some(character) = lowest_hidden(definition) {
         let class = match character {
+            control if control.is_control() => "control",
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => "bidirectional",
             '\u{e0000}'..='\u{e007f}' => "tag",
             _ => "invisible",
         };
         return Some(format!("has the {class} character U+{:04X}", u32::from(character)));
     }
-    (definition.len() > MAX_READABLE).then(|| format!("is longer than {} KiB", MAX_READABLE / 1024))
+    (length > MAX_READABLE).then(|| format!("is longer than {} KiB", MAX_READABLE / 1024))
 }
 
 /// Returns a text with every character escaped that hides text or controls a terminal, but for line breaks and tabs.
 pub fn escape_hidden(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        let is_layout = matches!(character, '\n' | '\t');
-        if !is_layout && (hides(character) || character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')) {
+        if is_hidden(character) || character == '\r' {
             // Cannot fail: it writes to memory.
             let _ = write!(shown, "\\u{{{:x}}}", u32::from(character));
         } else {
@@ -34,6 +38,26 @@ pub fn escape_hidden(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Reports whether people do not see the character, or it controls a terminal. Tabs and the ends of lines are seen by what they do.
+pub fn is_hidden(character: char) -> bool {
+    let is_layout = matches!(character, '\t' | '\n' | '\r');
+    hides(character) || matches!(character, '\u{2028}' | '\u{2029}') || (character.is_control() && !is_layout)
+}
+
+/// Returns the lowest of the characters by which each text of a value, keys included, first hides text: the order of keys does not
+/// matter.
+fn lowest_hidden(value: &Value) -> Option<char> {
+    match value {
+        Value::String(text) => first_hidden(text),
+        Value::Array(items) => items.iter().filter_map(lowest_hidden).min(),
+        Value::Object(fields) => {
+            let found = fields.iter().flat_map(|(key, field)| [first_hidden(key), lowest_hidden(field)]);
+            found.flatten().min()
+        }
+        _ => None,
+    }
 }
 
 /// Returns the first character that hides text.
@@ -46,7 +70,7 @@ fn first_hidden(text: &str) -> Option<char> {
             '\u{fe0e}' | '\u{fe0f}' => has_styles(before),
             _ => false,
         };
-        if hides(character) && !is_of_emoji {
+        if is_hidden(character) && !is_of_emoji {
             return Some(character);
         }
         before = character;
@@ -75,7 +99,14 @@ fn has_styles(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    /// Returns what hides text in a short text.
+    fn hidden(text: &str) -> Option<String> {
+        hidden_text(&json!(text), text.len())
+    }
 
     /// Texts of published attacks and of their kin, each with the character that gives it away.
     const SAMPLES: &[(&str, &str)] = &[
@@ -126,11 +157,12 @@ mod tests {
         assert_eq!(SAMPLES.len(), 40);
         for (what, sample) in SAMPLES {
             for definition in [
-                format!(r#"{{"description":"{sample}","inputSchema":{{}},"name":"a"}}"#),
-                format!(r#"{{"inputSchema":{{"properties":{{"{sample}":{{}}}}}},"name":"a"}}"#),
-                format!(r#"{{"inputSchema":{{}},"name":"{sample}"}}"#),
+                json!({ "description": sample, "inputSchema": {}, "name": "a" }),
+                json!({ "inputSchema": { "properties": { (*sample): {} } }, "name": "a" }),
+                json!({ "inputSchema": { "anyOf": [{ "enum": ["x", sample] }] }, "name": "a" }),
+                json!({ "inputSchema": {}, "name": sample }),
             ] {
-                assert!(hidden_text(&definition).is_some(), "{what}: {definition:?}");
+                assert!(hidden_text(&definition, 100).is_some(), "{what}: {definition:?}");
             }
             assert!(escape_hidden(sample).contains("\\u{"), "{what} is shown as it is");
         }
@@ -138,31 +170,50 @@ mod tests {
 
     #[test]
     fn what_hides_text_is_named() {
-        for (definition, words) in [
+        for (text, words) in [
             ("a\u{200b}", "has the invisible character U+200B"),
             ("a\u{202e}", "has the bidirectional character U+202E"),
             ("a\u{e0041}", "has the tag character U+E0041"),
+            ("a\u{0}", "has the control character U+0000"),
+            ("a\u{8}\u{8}", "has the control character U+0008"),
+            ("\u{1b}[2J", "has the control character U+001B"),
+            ("a\u{7f}", "has the control character U+007F"),
+            ("a\u{80}", "has the control character U+0080"),
+            ("\u{9b}2J", "has the control character U+009B"),
+            ("a\u{2028}b", "has the invisible character U+2028"),
+            ("a\u{2029}b", "has the invisible character U+2029"),
         ] {
-            assert_eq!(hidden_text(definition).as_deref(), Some(words));
+            assert_eq!(hidden(text).as_deref(), Some(words));
+            assert!(escape_hidden(text).contains("\\u{"), "{words}");
         }
+        let both = json!({ "b": "\u{202e}", "a": ["\u{200b}"] });
+        assert_eq!(hidden_text(&both, 100).as_deref(), Some("has the invisible character U+200B"), "the lowest one");
     }
 
     #[test]
-    fn a_text_that_is_too_long_to_be_read_hides_what_it_likes() {
-        assert_eq!(hidden_text(&"x".repeat(20 * 1024)), None);
-        assert_eq!(hidden_text(&"x".repeat(20 * 1024 + 1)).as_deref(), Some("is longer than 20 KiB"));
+    fn a_definition_that_is_too_long_to_be_read_is_said_to_be() {
+        assert_eq!(hidden_text(&json!("x"), 20 * 1024), None);
+        assert_eq!(hidden_text(&json!("x"), 20 * 1024 + 1).as_deref(), Some("is longer than 20 KiB"));
     }
 
     #[test]
-    fn text_of_people_in_any_script_and_emoji_hide_nothing() {
+    fn letters_of_any_script_and_emoji_hide_nothing() {
         for text in [
             "Gets the weather: °C, naïve, 日本語, العربية, עברית, हिन्दी",
             "⚠️ deletes, ❤️, 1️⃣, #️⃣, ©️, ℹ️",
             "👩\u{200d}🚀 👨\u{200d}👩\u{200d}👧 👩🏽\u{200d}🚀 ❤️\u{200d}🔥",
-            "tabs\tand\nlines",
+            "tabs\tand\r\nlines",
             "literal \\u200b is no character",
         ] {
-            assert_eq!(hidden_text(text), None, "{text:?}");
+            assert_eq!(hidden(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn joiners_that_a_script_needs_and_flags_of_regions_are_taken_for_hidden_text() {
+        for text in ["می\u{200c}خواهم", "क्\u{200d}ष", "🏴\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}"]
+        {
+            assert!(hidden(text).is_some(), "{text:?}");
         }
     }
 

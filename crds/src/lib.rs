@@ -37,9 +37,11 @@ pub mod reason;
 pub mod references;
 pub mod remote_mcp_server;
 mod schema;
+mod sidecar;
 pub mod status;
 pub mod system_prompt;
 pub mod tool;
+mod tool_choice;
 pub mod tool_pins;
 pub mod tool_server;
 pub mod tool_server_ref;
@@ -59,14 +61,12 @@ pub use period::Period;
 pub use phase::{ReferencePhase, WorkloadPhase};
 pub use plugin_config::PluginConfigSpec;
 pub use references::{HasReferences, RefKind, Reference};
+pub use sidecar::{PROXY_CONTAINER, PROXY_PORT, PROXY_PORT_NAME, READY_PATH, UPSTREAM_PORT_NAME, proxy_port};
 pub use status::{ChildRecord, ENDED_BY_READY_PODS, ReferenceStatus, WorkloadStatus, is_ended_by_ready_pods};
 pub use tool::ToolSpec;
 pub use tool_server::ToolServerStatus;
 pub use tool_server_ref::ToolServerRef;
-pub use traffic::{
-    Expose, PROXY_CONTAINER, PROXY_PORT, PROXY_PORT_NAME, Proxy, READY_PATH, Scaling, Traffic, UPSTREAM_PORT_NAME,
-    proxy_port,
-};
+pub use traffic::{Expose, Proxy, Scaling, Traffic};
 pub use why::StatusExplanation;
 
 /// Re-exports the type of every kind.

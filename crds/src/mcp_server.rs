@@ -90,6 +90,10 @@ use crate::{
              : self.deployment.port) != {PROXY_PORT}"
         ),
         format!("port {PROXY_PORT} is the sidecar's: let the container listen on another one"),
+    ),
+    transform = schema::rule(
+        "!has(self.limits) || self.limits.all(limit, !has(limit.tokensPerDay) && !has(limit.costPerDay))",
+        "an MCP server has no model: set requestsPerMinute alone",
     )
 )]
 pub struct MCPServerSpec {

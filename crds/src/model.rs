@@ -66,7 +66,8 @@ pub struct ModelSpec {
     #[schemars(schema_with = "schema::by_name::<ObjectRef>", length(max = 4))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallback_refs: Vec<ObjectRef>,
-    /// Price of its tokens, from which the control plane computes the cost of what was used. An edit replaces no Pod.
+    /// Price of its tokens, from which the control plane computes the cost of what was used, and by which costPerDay counts. An edit
+    /// replaces no Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<ModelPrice>,
 }

@@ -18,6 +18,16 @@ pub const NEEDS_CONTAINER: &str = "needs a container, which is not run here";
 /// Words of the message on a program that is missing: on a developer's machine, where containers are programs.
 pub const NO_PROGRAM: &str = "cannot be made: program \"";
 
+/// Reasons for which a container waits because the node does not get its image.
+pub const IMAGE_PULL_REASONS: [&str; 6] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "ImageInspectError",
+    "RegistryUnavailable",
+];
+
 /// Class of the reason why a Pod does not become ready.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodProblem {
@@ -93,9 +103,7 @@ impl ContainerView<'_> {
                 Some(PodProblem::NeedsContainer { image: image() })
             }
             "ErrImageNeverPull" => Some(PodProblem::ImageNeverPull { image: image() }),
-            "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ImageInspectError" => {
-                Some(PodProblem::ImagePull { image: image() })
-            }
+            reason if IMAGE_PULL_REASONS.contains(&reason) => Some(PodProblem::ImagePull { image: image() }),
             "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
                 let object = missing_object(message.unwrap_or_default());
                 let object = object.unwrap_or_else(|| format!("container \"{}\"", self.name));
@@ -147,4 +155,18 @@ fn missing_object(message: &str) -> Option<String> {
     let (kind, path) = place.split_once(' ')?;
     let name = path.rsplit('/').next()?;
     Some(format!("key \"{key}\" in {kind} \"{name}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_of_a_missing_image_names_the_image() {
+        for reason in IMAGE_PULL_REASONS {
+            let view = ContainerView { name: "agent", waiting: Some((Some(reason), None)), ..ContainerView::default() };
+            let problem = view.problem(|| "x:1".to_owned()).unwrap();
+            assert_eq!(problem.missing_image(), Some("x:1"), "{reason}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{schema::rule, traffic::PROXY_PORT};
+use crate::{schema::rule, sidecar::PROXY_PORT};
 
 /// Target of the probes of a workload's container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

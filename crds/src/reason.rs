@@ -18,6 +18,14 @@ pub const TOO_MANY_TOOLS: &str = "TooManyTools";
 pub const FALLBACK_ACTIVE: &str = "FallbackActive";
 /// The first model answers again.
 pub const FIRST_MODEL: &str = "FirstModel";
+/// The tokens of today are spent.
+pub const BUDGET_SPENT: &str = "BudgetSpent";
+/// A model has no price, which costPerDay needs.
+pub const PRICE_MISSING: &str = "PriceMissing";
+/// The prices of the models have several currencies.
+pub const MIXED_CURRENCIES: &str = "MixedCurrencies";
+/// Tokens of today are left.
+pub const WITHIN_BUDGET: &str = "WithinBudget";
 /// The web search is left out, as no search service is set.
 pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
 /// Calls of a tool wait for a person, and nobody could be asked.
@@ -62,8 +70,8 @@ pub const TOOL_CHANGED: &str = "ToolChanged";
 pub const TOOL_NOT_ACCEPTED: &str = "ToolNotAccepted";
 /// The definition of a tool has text that a model reads and people do not see, or is too long to be read.
 pub const HIDDEN_TEXT: &str = "HiddenText";
-/// Reasons why the definition of a tool waits until it is accepted.
-pub const HELD_TOOL: &[&str] = &[TOOL_CHANGED, TOOL_NOT_ACCEPTED, HIDDEN_TEXT];
+/// Reasons why the definition of a tool waits until it is accepted, the gravest first.
+pub const HELD_TOOL: &[&str] = &[HIDDEN_TEXT, TOOL_CHANGED, TOOL_NOT_ACCEPTED];
 /// A Tool calls a workload that only gateways may call.
 pub const IDENTITY_REQUIRED: &str = "IdentityRequired";
 /// A Tool asks an Agent that speaks a protocol of its own.

@@ -8,9 +8,8 @@ use k8s_openapi::api::core::v1::EnvVar;
 
 use crate::{
     ObjectRef,
-    tool::AgentRef,
+    tool_choice::ToolChoice,
     tool_server::{ServerHeader, ServerTls},
-    tool_server_ref::ToolChoice,
 };
 
 macro_rules! ref_kinds {
@@ -143,9 +142,9 @@ impl ReferenceSet {
     }
 
     /// Adds an Agent that is asked.
-    pub(crate) fn add_agent(&mut self, agent: &AgentRef) {
-        let namespace = agent.namespace().map(str::to_owned);
-        self.join(Reference { namespace, ..Reference::new(RefKind::Agent, &agent.name) });
+    pub(crate) fn add_agent(&mut self, namespace: Option<&str>, name: &str) {
+        let namespace = namespace.map(str::to_owned);
+        self.join(Reference { namespace, ..Reference::new(RefKind::Agent, name) });
     }
 
     /// Adds the fallbacks of a model.

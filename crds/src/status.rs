@@ -64,6 +64,9 @@ pub struct WorkloadStatus {
     /// Model of an Agent or Flow as last rendered, as provider/model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Prices by which costPerDay counts, for each million tokens in millionths of the currency, written by the scaler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<String>,
     /// Address of the workload inside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,

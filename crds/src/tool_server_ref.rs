@@ -10,8 +10,10 @@ use crate::{
     digest, forward_headers,
     references::{RefKind, ReferenceSet},
     schema,
-    tool_server::{self, ServerHeader},
+    tool_server::ServerHeader,
 };
+
+pub use crate::tool_choice::ToolChoice;
 
 /// Longest name of a tool that a model sees.
 const MAX_NAME: usize = 64;
@@ -144,28 +146,6 @@ pub fn readable(text: &str) -> String {
 /// Returns the first 8 hexadecimal digits of the SHA-256 of a text.
 pub fn short_digest(text: &str) -> String {
     digest::sha256_hex(text.as_bytes()).chars().take(8).collect()
-}
-
-/// Choice of tools of a server.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ToolChoice {
-    /// Names and globs of the tools to take. Empty: all.
-    pub include: Vec<String>,
-    /// Names and globs of the tools not to take.
-    pub exclude: Vec<String>,
-}
-
-impl ToolChoice {
-    /// Reports whether the tool of this name is taken.
-    pub fn selects(&self, tool: &str) -> bool {
-        tool_server::selects(&self.include, &self.exclude, tool)
-    }
-
-    /// Returns the tools that are named in full, which must exist.
-    pub fn named(&self) -> impl Iterator<Item = &str> {
-        let literal = |name: &&str| !name.contains(['*', '?']);
-        self.include.iter().map(String::as_str).filter(literal).filter(|name| self.selects(name))
-    }
 }
 
 /// Adds the servers, and the Secrets and ConfigMaps of their headers.

@@ -41,13 +41,14 @@ const OPERATOR: &str = "see whether the operator runs and watches this namespace
 /// Reasons whose cause is checked again periodically, with back-off and without a write to the status.
 const RECHECKED_PERIODICALLY: &[&str] = &[reason::NAME_CONFLICT, reason::SELECTOR_IMMUTABLE, reason::REFUSED];
 
-/// Types of the conditions that say what an object goes without, whatever its phase.
-const NOTED: [&str; 5] = [
+/// Types of the conditions that say what an object goes without, whatever its phase, and that it answers no requests today.
+const NOTED: [&str; 6] = [
     condition_type::KNOWLEDGE_BASES_CONFIGURED,
     condition_type::TOOLS_RESOLVED,
     condition_type::CONFIG_UNDERSTOOD,
     condition_type::DEFINITION_CURRENT,
     condition_type::EGRESS_RESTRICTED,
+    condition_type::WITHIN_LIMITS,
 ];
 
 /// Text in the message of `Available` after which another writer of the number of Pods is named.
@@ -300,13 +301,14 @@ mod tests {
                 condition("KnowledgeBasesConfigured", "True", ""),
                 condition("Available", "False", "no Pod is ready"),
                 condition("ModelFallback", fallback, "m2 answers"),
+                condition("WithinLimits", if fallback == "True" { "False" } else { "True" }, "its budget"),
                 condition("DefinitionCurrent", "False", "a tool changed"),
             ] });
             notes(&serde_json::from_value(status).unwrap())
         };
         let lacking = ["a tool is left out", "the image must know it", "a tool changed"];
         assert_eq!(with_fallback("False"), lacking);
-        assert_eq!(with_fallback("True"), [lacking[0], lacking[1], lacking[2], "m2 answers"]);
+        assert_eq!(with_fallback("True"), [lacking[0], lacking[1], lacking[2], "its budget", "m2 answers"]);
         assert_eq!(notes(&CommonStatus::default()), [""; 0]);
     }
 }

@@ -271,7 +271,7 @@ fn what_no_pod_reads_leaves_an_agents_digest_alone() {
     let digest = agent(json!({})).spec_digest();
     assert_eq!(digest.len(), 64);
     assert_eq!(agent(json!({ "replicas": 5 })).spec_digest(), digest);
-    let limits = json!([{ "per": "caller", "requestsPerMinute": 10 }]);
+    let limits = json!([{ "per": "caller", "requestsPerMinute": 10 }, { "per": "workload", "tokensPerDay": 1000, "costPerDay": "2.5" }]);
     assert_eq!(agent(json!({ "limits": limits })).spec_digest(), digest, "the gateway alone reads it");
     assert_eq!(agent(json!({ "strategy": "simple" })).spec_digest(), digest, "a default that is written out");
     let scaled = |scaling| agent(json!({ "scaling": scaling })).spec_digest();

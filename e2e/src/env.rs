@@ -62,7 +62,7 @@ pub(crate) struct Env {
     pub(crate) audit: Audit,
     netns: OnceCell<Arc<NetnsRuntime>>,
     token: String,
-    /// Where things are.
+    /// Paths of programs and files.
     pub(crate) paths: TestPaths,
 }
 

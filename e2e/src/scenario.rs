@@ -1,4 +1,4 @@
-//! What every scenario is made of.
+//! Parts of every scenario.
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;

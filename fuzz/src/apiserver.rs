@@ -46,7 +46,7 @@ pub fn requests(bytes: &[u8]) {
     }
 }
 
-/// What is stored.
+/// Stored objects and their version.
 #[derive(PartialEq)]
 struct State {
     version: u64,

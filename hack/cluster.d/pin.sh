@@ -74,8 +74,8 @@ unpublished() {
     jq -r 'select(.Error).Path' <<<"$answers"
 }
 
-# need_none_compiled VERSION: ends unless all packages that are compiled are of modules of this version. A program of which a
-# part is of another release is none that anybody has tested.
+# need_none_compiled VERSION: ends unless all packages that are compiled are of modules of this version. A program with parts of
+# two releases is untested.
 need_none_compiled() {
     local others compiled
     others=$(sed -n 's|^[[:space:]]*\(k8s.io/[^ ]*\) => [^ ]* \([^ ]*\)$|\1 \2|p' "$PINS/go.mod" | awk -v version="$1" '$2 != version { print $1 }')

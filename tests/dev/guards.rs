@@ -1,4 +1,4 @@
-//! Who is served: programs of this machine and those who have the token, no web page; and what a repository brings is not used.
+//! Tests of who is served: programs of this machine and those who have the token, no web page; and what a repository brings is not used.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 

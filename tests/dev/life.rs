@@ -110,7 +110,7 @@ async fn a_closed_terminal_ends_it_with_all_its_programs() {
     dev.ready().await;
     let children = dev.children();
     dev.close_terminal();
-    assert_eq!(dev.chat("a", "hello").await.0, 200, "that nobody reads what it prints ends nothing");
+    assert_eq!(dev.chat("a", "hello").await.0, 200, "unread output ends nothing");
     dev.signal("-HUP").await;
     assert_eq!(dev.end().await, 0);
     until_gone(&children).await;

@@ -7,7 +7,7 @@ use super::harness::{Dev, ended, folder, output, recif, text};
 #[tokio::test]
 async fn usual_ports_that_are_taken_are_told_with_the_ones_in_their_place() {
     let folder = folder("taken");
-    // Whoever has them.
+    // Another process may already hold them.
     let _taken = [8080, 8780].map(|port| TcpListener::bind(("127.0.0.1", port)));
     let mut dev = Dev::of(recif(&folder, &["dev", "-o", "json"]), &folder).await;
     let gateway = dev.told("port 8080 is taken: the gateway is at http://127.0.0.1:").await;

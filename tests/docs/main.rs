@@ -152,7 +152,7 @@ fn every_page_with_commands_to_run_is_run_end_to_end() {
     }
 }
 
-/// What a document says must not end in a fence that swallows the rest of it.
+/// Checks that no fence swallows the rest of a document.
 #[test]
 fn every_fence_ends() {
     for (page, text) in pages() {

@@ -19,7 +19,7 @@ This page is made from the metrics themselves by `make manifests`; a test fails 
 
 **Labels `kind`, `namespace`, `name`** name the object that a metric is about. There are only objects that exist: requests to unknown
 names count under kind `none`. A series begins with its first event and ends ten minutes after its object at the latest. In the gateway
-a called workload has at most 32 series: the first three of its status codes count one by one, and the others by class, such as
+a called workload has at most 35 series: the first three of its status codes count one by one, and the others by class, such as
 `5xx`; `queue-full`, `no-capacity` and the first two other reasons count one by one, and the rest as `other`. Further ones are those of
 tokens, for five directions: the first 20 models of a workload count one by one, and the rest as `other`.
 `--metrics-by-workload=false` (chart: `metrics.byWorkload`) leaves `namespace` and `name` empty everywhere.
@@ -31,7 +31,7 @@ Every replica of the operator tells of the objects: queries take the maximum ove
 pub(crate) struct Process {
     /// Name, such as `gateway`.
     pub(crate) name: &'static str,
-    /// What it is and where its metrics are, as Markdown.
+    /// Sentence on what it is and where its metrics are, as Markdown.
     pub(crate) text: &'static str,
     /// Its metrics as OpenMetrics text, after each event has happened.
     pub(crate) exposition: String,

@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use super::stand_ins::{ROOT, StandIns, end_of, script};
 
-/// Which pins there are, and the variable of hack/versions with their Kubernetes.
+/// Pins, and the variable of hack/versions with their Kubernetes.
 const ALL: [(&str, &str); 3] = [
     ("default", "KUBERNETES_VERSION"),
     ("oldest", "KUBERNETES_VERSION_OLDEST"),

@@ -8,11 +8,11 @@ use super::{
     ApiError, Driver, EdgeOwner, NamespaceReader, Requeue, StepOutcome,
     attempts::due,
     backoff::{LONGEST_BACKOFF, UNREACHABLE, backoff, short_backoff},
-    decide::StepDecision,
     plan::Plan,
-    report::event_text,
+    report::{chosen_event, event_text},
     requeue::soonest,
     send::StatusWrite,
+    step_decision::StepDecision,
 };
 
 /// Longest back-off for an object that the API server does not have any more while the informer cache still has it.
@@ -86,7 +86,8 @@ impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
                     record.reason = entry.reason.clone();
                     record.trace_id = entry.trace_id.clone();
                 }
-                record.event = event_text(step.cr.as_ref(), &done, step.wait.as_ref()).or_else(|| step.event.clone());
+                let of_write = event_text(step.cr.as_ref(), &done, step.wait.as_ref());
+                record.event = chosen_event(of_write, step.event.as_ref());
                 if let Some((_, why)) = lost {
                     record.outcome = StepOutcome::Defect;
                     record.reason = why;

@@ -6,7 +6,7 @@ use meta::{PhasedObject, reason};
 
 use super::{
     ActionError, ApiError, Driver, EdgeOwner, NamespaceReader, Wait, attempts::StepFailure, backoff::UNREACHABLE,
-    decide::StepDecision, readable_message,
+    readable_message, step_decision::StepDecision,
 };
 
 const FORBIDDEN: Duration = Duration::from_secs(10);

@@ -7,47 +7,9 @@ use futures::FutureExt;
 use meta::{Key, PhasedObject, reason};
 
 use super::{
-    Action, ActionError, ApiError, Context, Driver, EdgeOwner, EventText, NamespaceReader, StepNotes, Wait,
-    backoff::jitter, retry_state::ObjectRetryState, rules::rule,
+    Action, ActionError, ApiError, Context, Driver, EdgeOwner, NamespaceReader, StepNotes, Wait, backoff::jitter,
+    retry_state::ObjectRetryState, rules::rule, step_decision::StepDecision,
 };
-
-/// One step: the object it is based on, the action or rule that decides, and the result.
-pub(super) struct StepDecision<'a, K: PhasedObject> {
-    pub(super) key: &'a Key,
-    pub(super) cr: Arc<K>,
-    pub(super) owner: EdgeOwner,
-    pub(super) passed_over: Vec<&'static str>,
-    /// Notes of the action.
-    pub(super) wait: Option<Wait>,
-    pub(super) reason: Option<String>,
-    pub(super) facts: String,
-    /// Event that the action asks for.
-    pub(super) event: Option<EventText>,
-    /// Delay after which the action asks for the next step without a watch event.
-    pub(super) recheck: Option<Duration>,
-    /// True if the object changes phase once too often without an outside change.
-    pub(super) backed_off: bool,
-    pub(super) took: Duration,
-}
-
-impl<'a, K: PhasedObject> StepDecision<'a, K> {
-    /// Creates a step for which no action is picked yet, and which changes nothing.
-    pub(super) fn new(key: &'a Key, cr: Arc<K>) -> Self {
-        Self {
-            key,
-            cr,
-            owner: EdgeOwner::Action(""),
-            passed_over: Vec::new(),
-            wait: None,
-            reason: None,
-            facts: String::new(),
-            event: None,
-            recheck: None,
-            backed_off: false,
-            took: Duration::ZERO,
-        }
-    }
-}
 
 impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Decides on the next step: by a rule of the driver, else by the first action that handles the object.

@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use meta::{Key, Phase, PhasedObject};
 
 use super::{
-    ApiError, Clock, NamespaceReader, ObjectClient, Registry, Requeue, Sink, Table, decide::StepDecision,
-    dropped_fields::DroppedFields, move_backoff::external_digest, retry_state::RetryState,
+    ApiError, Clock, NamespaceReader, ObjectClient, Registry, Requeue, Sink, Table, dropped_fields::DroppedFields,
+    move_backoff::external_digest, retry_state::RetryState, step_decision::StepDecision,
 };
 
 /// Delay until the next step of a settled object for which no step can be taken.

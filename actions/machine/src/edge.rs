@@ -79,6 +79,7 @@ impl fmt::Display for EdgeOwner {
 /// assert!(!light.allows(Some(LampPhase::Lit), LampPhase::Pending, switch), "an edge has one direction");
 /// assert!(!light.allows(Some(LampPhase::Pending), LampPhase::Lit, EdgeOwner::Action("watch")));
 /// ```
+#[doc(alias = "transition")]
 #[derive(Debug, Clone, Copy)]
 pub struct Edge<P: 'static> {
     /// Phase before.

@@ -69,6 +69,7 @@ mod rules;
 mod send;
 mod sinks;
 mod status;
+mod step_decision;
 mod table;
 
 pub use action::{Action, Context, NamespaceReader, ObjectClient};

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::{
     Driver, NamespaceReader, conditions,
-    decide::StepDecision,
     dropped_fields::{affect_decisions, sentence},
     move_backoff::external_digest,
     patch::status_patch,
+    step_decision::StepDecision,
 };
 
 impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {

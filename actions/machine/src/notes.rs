@@ -115,7 +115,7 @@ impl StepNotes {
         self.lock().reason = Some(reason.into());
     }
 
-    /// Emits a Warning Event once the step has written something, unless the write itself is worth an Event.
+    /// Emits a Warning Event once the step has written something, unless the write itself is worth a warning.
     pub fn warn(&self, reason: &str, message: impl Into<String>) {
         self.lock().event = Some(EventText { warning: true, reason: reason.to_owned(), message: message.into() });
     }

@@ -6,7 +6,7 @@ use std::{sync::PoisonError, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use meta::{Key, Phase, PhaseClass, PhasedObject, condition_type, reason};
 
-use super::{Driver, NamespaceReader, Requeue, StepOutcome, Wait, decide::StepDecision};
+use super::{Driver, NamespaceReader, Requeue, StepOutcome, Wait, step_decision::StepDecision};
 
 /// Longest time for which the previous leader may go on writing during a handover, and for which clocks may differ.
 const HANDOVER: SignedDuration = SignedDuration::from_secs(30);

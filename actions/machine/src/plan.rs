@@ -11,11 +11,11 @@ use super::{
     backoff::{LONGEST_BACKOFF, backoff},
     consequence::Consequence,
     contention::CONTENTION_REPORTED_FOR,
-    decide::StepDecision,
     move_backoff::external_digest,
     other_operator::is_contested,
     requeue::soonest,
     status::{StatusInputs, complete_status},
+    step_decision::StepDecision,
 };
 
 /// Plan of a step: the write, if there is one.
@@ -110,7 +110,7 @@ impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     ) -> Plan<K> {
         self.apply_move_backoff(step, &next);
         let inputs = StatusInputs {
-            reason: self.reason(step, &next),
+            reason: step.reason_for(self.table(), &next),
             next,
             by: step.owner.as_str(),
             wait: step.wait.clone(),
@@ -174,7 +174,7 @@ impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
             None => step.backed_off.then(|| {
                 let from = cr.raw_phase().unwrap_or_default();
                 let to = next.raw_phase().unwrap_or_default();
-                let why = self.reason(step, next);
+                let why = step.reason_for(self.table(), next);
                 let message = format!(
                     "it keeps changing phase although nothing outside changed, last from {from} to {to} ({why}); \
                      it continues with growing back-off"
@@ -184,23 +184,6 @@ impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
         };
         if let Some((reason, message)) = problem.filter(|_| step.wait.is_none()) {
             step.wait = Some(Wait { needs_user: true, ..Wait::new(reason, message, Duration::ZERO) });
-        }
-    }
-
-    /// Returns the reason of a transition or wait: the action's text, else the edge's.
-    fn reason(&self, step: &StepDecision<'_, K>, next: &K) -> String {
-        if let Some(because) = &step.reason {
-            return because.clone();
-        }
-        let from = step.cr.phase();
-        let edge = next
-            .phase()
-            .filter(|to| Some(*to) != from)
-            .and_then(|to| self.table().edges.iter().find(|edge| edge.allows(from, to, step.owner)));
-        match (edge, &step.wait) {
-            (Some(edge), _) => edge.why.to_owned(),
-            (None, Some(wait)) => wait.message.clone(),
-            (None, None) => String::new(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use meta::{Phase, PhaseClass, PhasedObject, condition_type};
 
-use super::{Driver, EventText, NamespaceReader, Requeue, StepOutcome, StepRecord, Wait, decide::StepDecision};
+use super::{Driver, EventText, NamespaceReader, Requeue, StepOutcome, StepRecord, Wait, step_decision::StepDecision};
 
 impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Returns the record of a step, as far as its write adds nothing to it.
@@ -65,5 +65,32 @@ pub(super) fn event_text<K: PhasedObject>(before: &K, after: &K, wait: Option<&W
             if known { None } else { say(true, wait.reason, &wait.message) }
         }
         _ => None,
+    }
+}
+
+/// Returns the Event of a step that has written something, of that for the write and the one that the action noted: a warning comes
+/// before other news.
+pub(super) fn chosen_event(of_write: Option<EventText>, noted: Option<&EventText>) -> Option<EventText> {
+    of_write.filter(|event| event.warning || noted.is_none()).or_else(|| noted.cloned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_noted_warning_comes_before_good_news_and_after_the_warning_of_the_write() {
+        let event = |warning, reason: &str| EventText { warning, reason: reason.to_owned(), message: String::new() };
+        let (noted, recovered, failed) = (event(true, "Noted"), event(false, "Recovered"), event(true, "Failed"));
+        for (of_write, noted, expected) in [
+            (None, None, None),
+            (Some(&recovered), None, Some("Recovered")),
+            (None, Some(&noted), Some("Noted")),
+            (Some(&recovered), Some(&noted), Some("Noted")),
+            (Some(&failed), Some(&noted), Some("Failed")),
+        ] {
+            let chosen = chosen_event(of_write.cloned(), noted);
+            assert_eq!(chosen.as_ref().map(|event| event.reason.as_str()), expected);
+        }
     }
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{
     ApiError, Driver, NamespaceReader, conditions,
-    decide::StepDecision,
     patch::{metadata_patch, status_patch},
+    step_decision::StepDecision,
 };
 
 /// Result of a write.

@@ -143,7 +143,7 @@ impl WorkloadKind for Agent {
         let written = self.spec.model_ref.is_none().then_some(self.spec.model_type.as_str());
         let providers = written.into_iter().chain(found.providers());
         let understood = is_own_image.then(|| unknown_providers(agent, "its environment", providers)).flatten();
-        let left_out = found.left_out.as_ref().map(LeftOut::condition);
+        let left_out = found.left_out.as_ref().map(LeftOut::condition).into_iter().chain(found.unserved.condition());
         let (type_, id) = (config.plain.get("CORAIL_MODEL_TYPE"), config.plain.get("CORAIL_MODEL_ID"));
         let model = type_.zip(id).map(|(type_, id)| format!("{type_}/{id}"));
         let model = model.filter(|_| self.spec.model_ref.is_none() || found.has_model());

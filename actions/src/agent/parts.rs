@@ -20,6 +20,7 @@ use crate::{
     runtime_notes::unserved_search,
     server_tools::{LeftOut, ListedTool, name_variables, server_tools},
     tool::{described, with_protocol},
+    unserved_fallbacks::UnservedFallbacks,
 };
 
 /// References of an Agent that were found.
@@ -33,6 +34,8 @@ pub(super) struct AgentReferences {
     data: BTreeMap<String, String>,
     /// Tools that it goes without.
     pub(super) left_out: Option<LeftOut>,
+    /// Fallbacks that it goes without.
+    pub(super) unserved: UnservedFallbacks,
 }
 
 impl AgentReferences {
@@ -63,8 +66,12 @@ impl AgentReferences {
         let prompt = spec.prompt_ref.as_ref().and_then(|prompt| usable(RefKind::Prompt, &prompt.name));
         let model = spec.model_ref.as_ref().and_then(|model| usable(RefKind::Model, &model.name));
         let model = model.and_then(|name| cache.get::<Model>(namespace, &name));
-        let fallbacks = model.as_ref().map(|model| fallbacks(deps, namespace, &model.spec)).unwrap_or_default();
-        let mut left_out = of_servers.left_out;
+        let mut fallbacks = model.as_ref().map(|model| fallbacks(deps, namespace, &model.spec)).unwrap_or_default();
+        let model = model.and_then(|model| {
+            let plugin = cache.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;
+            Some((model, plugin))
+        });
+        let (mut left_out, mut unserved) = (of_servers.left_out, UnservedFallbacks::default());
         if image::is_runner(agent, &deps.settings) {
             let given = AvailableVariables::of(
                 cache.as_ref(),
@@ -75,15 +82,16 @@ impl AgentReferences {
             );
             let named = tools.iter().map(|(name, tool, _)| (name.as_str(), tool.as_deref()));
             LeftOut::add_unserved(&mut left_out, unserved_search(named, &given));
+            if let Some((model, plugin)) = &model {
+                unserved.remove_from(&mut fallbacks, &model.spec.plugin_config_ref.name, &plugin.spec);
+            }
         }
         Self {
             tools,
             left_out,
+            unserved,
             prompt: prompt.and_then(|name| cache.get::<Prompt>(namespace, &name)),
-            model: model.and_then(|model| {
-                let plugin = cache.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;
-                Some((model, plugin))
-            }),
+            model,
             fallbacks,
             data: lookup.data(&agent.references()),
         }

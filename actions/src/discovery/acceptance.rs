@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crds::{
-    reason,
+    ToolServerStatus, reason,
     tool_pins::{ACCEPT_TOOLS, digest_hex, shown_name},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -33,21 +33,23 @@ impl Acceptance {
         Some(Self { digests, is_whole })
     }
 
-    /// Removes the annotation, and emits an Event on what could not be accepted: the server has another definition by now.
+    /// Returns the tools whose accepted definitions are not in use, each with whether the server lists it.
+    fn refused(&self, status: &ToolServerStatus) -> Vec<(&str, bool)> {
+        let is_in_use = |name: &str, digest: &str| status.tool(name).is_some_and(|tool| tool.digest == digest);
+        let is_listed = |name: &str| status.discovered_tools.iter().any(|tool| tool.name == name);
+        let refused = self.digests.iter().filter(|(name, digest)| !is_in_use(name, digest));
+        refused.map(|(name, _)| (name.as_str(), is_listed(name))).collect()
+    }
+
+    /// Removes the annotation, and emits an Event on what could not be accepted: the server has another definition by now, or no such
+    /// tool.
     pub(super) fn finish<K: ToolServer>(&self, cx: &Context, server: &mut K) {
         let status = server.tools_status().cloned().unwrap_or_default();
-        let is_in_use = |name: &str, digest: &str| status.tool(name).is_some_and(|tool| tool.digest == digest);
-        let refused = self.digests.iter().filter(|(name, digest)| !is_in_use(name, digest));
-        let refused: Vec<_> = refused.map(|(name, _)| shown_name(name)).collect();
-        let key = server.key();
-        let place = NamedServer { kind: K::KIND, namespace: None, name: &key.name };
+        let refused = self.refused(&status);
         if !refused.is_empty() {
-            let message = format!(
-                "not accepted, for the server has another definition by now: {}; {}",
-                refused.join(", "),
-                place.diff_command()
-            );
-            cx.notes.warn(reason::TOOL_CHANGED, message);
+            let key = server.key();
+            let place = NamedServer { kind: K::KIND, namespace: None, name: &key.name };
+            cx.notes.warn(reason::TOOL_CHANGED, refused_words(&refused, place));
         } else if !self.is_whole {
             let message = format!("annotation {ACCEPT_TOOLS} is to be JSON such as {{\"get_weather\": \"sha256:…\"}}");
             cx.notes.warn("BadAnnotation", message);
@@ -58,8 +60,27 @@ impl Acceptance {
     }
 }
 
+/// Returns why tools were not accepted; `refused`: each with whether the server has it, with another definition.
+fn refused_words(refused: &[(&str, bool)], server: NamedServer<'_>) -> String {
+    let named = |wanted: bool| {
+        let names = refused.iter().filter(|(_, is_listed)| *is_listed == wanted).map(|(name, _)| shown_name(name));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (changed, gone) = (named(true), named(false));
+    let mut why = Vec::new();
+    if !gone.is_empty() {
+        why.push(format!("the server has no such tool: {gone}"));
+    }
+    if !changed.is_empty() {
+        why.push(format!("the server has another definition by now: {changed}; {}", server.diff_command()));
+    }
+    format!("not accepted, because {}", why.join("; "))
+}
+
 #[cfg(test)]
 mod tests {
+    use crds::tool_server::DiscoveredTool;
+
     use super::*;
 
     fn read(value: &str) -> Option<Acceptance> {
@@ -78,5 +99,30 @@ mod tests {
             assert!(read.digests.is_empty() && !read.is_whole, "{other}");
         }
         assert_eq!(Acceptance::read(&ObjectMeta::default()), None);
+    }
+
+    #[test]
+    fn what_is_refused_is_said_with_the_cause() {
+        let server = NamedServer { kind: "RemoteMCPServer", namespace: None, name: "x" };
+        let acceptance = read(&format!(
+            r#"{{"a": "sha256:{one}", "b": "sha256:{one}", "c": "sha256:{one}"}}"#,
+            one = "1".repeat(64)
+        ));
+        let tool = |name: &str, digit: &str| DiscoveredTool {
+            name: name.to_owned(),
+            digest: digit.repeat(64),
+            ..DiscoveredTool::default()
+        };
+        let status =
+            ToolServerStatus { discovered_tools: vec![tool("a", "1"), tool("b", "2")], ..ToolServerStatus::default() };
+        let acceptance = acceptance.unwrap();
+        let refused = acceptance.refused(&status);
+        assert_eq!(refused, [("b", true), ("c", false)]);
+        assert_eq!(
+            refused_words(&refused, server),
+            "not accepted, because the server has no such tool: c; the server has another definition by now: b; read recif \
+             tools diff rmcp/x"
+        );
+        assert_eq!(refused_words(&refused[1..], server), "not accepted, because the server has no such tool: c");
     }
 }

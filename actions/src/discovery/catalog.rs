@@ -7,15 +7,15 @@ use std::{
 
 use crds::{digest, hidden_text::hidden_text, json_schema, reason, tool_server::DiscoveredTool};
 
-use super::definitions::{Definitions, MAX_TOOLS, McpToolDefinition};
+use super::{
+    definitions::{Definitions, MAX_TOOLS, McpToolDefinition},
+    status_size::limit_descriptions,
+};
 
 /// Most bytes of a server's definitions in its ConfigMap.
 const MAX_BYTES: usize = 900 * 1024;
 /// Longest description in the status, in characters.
 const MAX_DESCRIPTION: usize = 256;
-/// Most bytes of all names and descriptions in the status as they are stored: an object that is much larger is more than the API server
-/// stores.
-const MAX_DESCRIPTIONS: usize = 384 * 1024;
 /// Longest name of a tool, in bytes; the protocol's own limit.
 const MAX_NAME: usize = 128;
 
@@ -23,7 +23,7 @@ const MAX_NAME: usize = 128;
 /// sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catalog {
-    /// Definitions as canonical JSON, sorted by name.
+    /// Definitions as canonical JSON, sorted by name: of all that are listed, or of those that are used and fit into the ConfigMap.
     pub definitions: Arc<Definitions>,
     /// SHA-256 (hex) of their text.
     pub digest: String,
@@ -31,7 +31,7 @@ pub struct Catalog {
     pub tools: Vec<DiscoveredTool>,
     /// Deviation from the server's list, if there is one: reason and sentence.
     pub problem: Option<(&'static str, String)>,
-    /// What hides text in the definition of a tool, by its name.
+    /// Cause of hidden text in the definition of a tool, by its name.
     pub hidden: BTreeMap<String, String>,
 }
 
@@ -43,18 +43,19 @@ pub struct CompactTool {
     definition: String,
     /// Reason why its schemas are not accepted.
     rejection: Option<String>,
-    /// What hides text in its definition.
+    /// Cause of hidden text in its definition.
     hides: Option<String>,
 }
 
 impl From<&McpToolDefinition> for CompactTool {
     fn from(tool: &McpToolDefinition) -> Self {
         // Strings and JSON values under string keys: this cannot fail.
-        let definition = digest::canonical_json(&serde_json::to_value(tool).unwrap_or_default());
-        let description = tool.description.chars().take(MAX_DESCRIPTION).collect();
+        let value = serde_json::to_value(tool).unwrap_or_default();
+        let definition = digest::canonical_json(&value);
+        let description = short_description(&tool.description);
         let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
         let unfit = schemas.into_iter().flatten().find_map(|schema| json_schema::evaluate_cost(schema).err());
-        let hides = hidden_text(&definition);
+        let hides = hidden_text(&value, definition.len());
         Self { name: tool.name.clone(), description, definition, rejection: unfit, hides }
     }
 }
@@ -86,55 +87,70 @@ impl Catalog {
             }
         }
         let (mut listed, mut texts, mut hidden) = (Vec::new(), Vec::new(), BTreeMap::new());
-        let mut described = 0;
         for (name, tool) in &tools {
-            described += stored_size(name) + stored_size(&tool.description);
-            let description = if described > MAX_DESCRIPTIONS { String::new() } else { tool.description.clone() };
-            let digest = digest::sha256_hex(tool.definition.as_bytes());
+            let (description, digest) = (tool.description.clone(), digest::sha256_hex(tool.definition.as_bytes()));
             listed.push(DiscoveredTool { name: name.clone(), description, digest, ..DiscoveredTool::default() });
             texts.push((name.as_str(), tool.definition.as_str()));
             hidden.extend(tool.hides.iter().map(|what| (name.clone(), what.clone())));
         }
-        let (definitions, left_out) = join(texts);
+        limit_descriptions(&mut listed);
+        let definitions = Definitions::join(texts);
         let digest = digest::sha256_hex(definitions.text().as_bytes());
-        let problem = problem(more, &left_out, &refused, &unfit);
+        let problem = problem(more, &refused, &unfit);
         Self { definitions: Arc::new(definitions), digest, tools: listed, problem, hidden }
     }
 
-    /// Returns the catalog with other tools and definitions, each by its name and sorted, than the server lists.
-    pub(super) fn with_definitions(&self, tools: Vec<DiscoveredTool>, texts: Vec<(&str, &str)>) -> Self {
-        let (definitions, left_out) = join(texts);
+    /// Reports whether all definitions fit into the ConfigMap.
+    pub(super) fn fits(&self) -> bool {
+        self.definitions.text().len() <= MAX_BYTES
+    }
+
+    /// Returns the catalog with these tools and definitions, each by its name and sorted, in place of those that the server lists.
+    /// Only definitions that fit into the ConfigMap are in it, first those that are there already (`kept`): what a server adds takes
+    /// no room from what is in use.
+    pub(super) fn with_definitions(
+        &self,
+        mut tools: Vec<DiscoveredTool>,
+        texts: Vec<(&str, &str)>,
+        kept: Option<&Definitions>,
+    ) -> Self {
+        limit_descriptions(&mut tools);
+        let (definitions, left_out) = join_fitting(texts, kept);
         let digest = digest::sha256_hex(definitions.text().as_bytes());
-        let problem = if left_out.is_empty() { self.problem.clone() } else { problem(false, &left_out, &[], &[]) };
+        let problem = too_large(&left_out).or_else(|| self.problem.clone());
         Self { definitions: Arc::new(definitions), digest, tools, problem, hidden: self.hidden.clone() }
     }
 }
 
-/// Joins definitions, each by its name, and returns the names of those for which there is no room.
-fn join<'a>(texts: Vec<(&'a str, &'a str)>) -> (Definitions, Vec<&'a str>) {
-    let (mut kept, mut left_out, mut length) = (Vec::new(), Vec::new(), 1);
-    for (name, text) in texts {
+/// Returns the description of a tool as the status has it.
+pub(super) fn short_description(description: &str) -> String {
+    description.chars().take(MAX_DESCRIPTION).collect()
+}
+
+/// Joins definitions, each by its name, first those that are kept, and returns the names of those for which there is no room.
+fn join_fitting<'a>(texts: Vec<(&'a str, &'a str)>, kept: Option<&Definitions>) -> (Definitions, Vec<&'a str>) {
+    let (first, others): (Vec<_>, Vec<_>) =
+        texts.into_iter().partition(|(name, _)| kept.is_some_and(|kept| kept.contains(name)));
+    let (mut fitting, mut left_out, mut length) = (BTreeMap::new(), Vec::new(), 1);
+    for (name, text) in first.into_iter().chain(others) {
         if length + text.len() + 1 > MAX_BYTES {
             left_out.push(name);
             continue;
         }
         length += text.len() + 1;
-        kept.push((name, text));
+        fitting.insert(name, text);
     }
-    (Definitions::join(kept), left_out)
+    left_out.sort_unstable();
+    (Definitions::join(fitting), left_out)
 }
 
-/// Returns the bytes that a text takes in storage, as JSON with every character escaped that may be.
-fn stored_size(text: &str) -> usize {
-    let escaped = |c: char| c.is_control() || "<>&\"\\\u{2028}\u{2029}".contains(c);
-    text.chars().map(|c| if escaped(c) { 6 } else { c.len_utf8() }).sum()
+/// Returns the problem that definitions are left out, if any is.
+fn too_large(left_out: &[&str]) -> Option<(&'static str, String)> {
+    let problem = || format!("more than 900 KiB of definitions: {} cannot be used", quote_names(left_out));
+    (!left_out.is_empty()).then(|| ("DefinitionsTooLarge", problem()))
 }
 
-fn problem(more: bool, left_out: &[&str], refused: &[String], unfit: &[String]) -> Option<(&'static str, String)> {
-    if !left_out.is_empty() {
-        let names = quote_names(left_out);
-        return Some(("DefinitionsTooLarge", format!("more than 900 KiB of definitions: {names} cannot be used")));
-    }
+fn problem(more: bool, refused: &[String], unfit: &[String]) -> Option<(&'static str, String)> {
     if more {
         return Some((
             reason::TOO_MANY_TOOLS,
@@ -171,6 +187,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::discovery::status_size::{MAX_DESCRIPTIONS, stored_size};
 
     fn tool(name: &str, description: &str) -> McpToolDefinition {
         let input_schema = json!({"type": "object", "properties": {"b": {}, "a": {}}});
@@ -226,13 +243,21 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_listed_and_named_but_not_kept() {
         let large = |name| tool(name, &"x".repeat(400 * 1024));
-        let one = catalogue(vec![large("a"), large("b"), large("c"), tool("d", "")]);
+        let all = catalogue(vec![large("a"), large("b"), large("c"), tool("d", "")]);
+        let listed = &all.definitions;
+        let texts: Vec<_> = listed.names().map(|name| (name, listed.text_of(name).unwrap())).collect();
+        assert_eq!((texts.len(), all.fits()), (4, false));
+        let one = all.with_definitions(all.tools.clone(), texts.clone(), None);
         let names: Vec<_> = one.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c", "d"]);
-        assert!(one.definitions.text().len() <= MAX_BYTES && one.definitions.contains("d"));
+        assert!(one.fits() && one.definitions.contains("d"));
         let (reason, message) = one.problem.unwrap();
         assert_eq!(reason, "DefinitionsTooLarge");
         assert!(message.contains("\"c\"") && !message.contains("\"a\""), "{message}");
+
+        let kept = Definitions::join(texts[1..3].iter().copied());
+        let next = all.with_definitions(all.tools.clone(), texts, Some(&kept));
+        assert_eq!(next.definitions.names().collect::<Vec<_>>(), ["b", "c", "d"], "what is kept goes first");
     }
 
     #[test]
@@ -253,6 +278,7 @@ mod tests {
         let one = catalogue(vec![
             tool("plain", "Adds."),
             tool("hides", "Adds.\u{200b}"),
+            tool("orders", "Adds.\u{1b}[2J"),
             tool("long", &"x".repeat(21 * 1024)),
             McpToolDefinition { input_schema: in_schema, ..tool("schema", "") },
         ]);
@@ -260,10 +286,11 @@ mod tests {
         let expected = [
             "hides has the invisible character U+200B",
             "long is longer than 20 KiB",
+            "orders has the control character U+001B",
             "schema has the bidirectional character U+202E",
         ];
         assert_eq!(hidden, expected);
-        assert_eq!(one.tools.len(), 4, "they are listed all the same");
+        assert_eq!(one.tools.len(), 5, "they are listed all the same");
     }
 
     #[test]

@@ -37,44 +37,49 @@ impl NamedServer<'_> {
 }
 
 /// Returns why these tools of a server wait, as a reason and as a sentence without its subject; `None` if none waits.
+///
+/// It names the command that shows what waits and that prints the one that accepts it, by digests: what is accepted was shown.
 pub(super) fn held_words<'a>(
     server: NamedServer<'_>,
     tools: impl IntoIterator<Item = &'a DiscoveredTool>,
 ) -> Option<(&'static str, String)> {
     let held: Vec<&DiscoveredTool> = tools.into_iter().filter(|tool| tool.held_digest.is_some()).collect();
-    let of = |reason: &str| -> Vec<&DiscoveredTool> {
-        held.iter().copied().filter(|tool| tool.held_reason.as_deref() == Some(reason)).collect()
-    };
-    let (hidden, changed, new) = (of(reason::HIDDEN_TEXT), of(reason::TOOL_CHANGED), of(reason::TOOL_NOT_ACCEPTED));
-    let mut said = Vec::new();
-    let mut first = None;
-    if !hidden.is_empty() {
-        first = first.or(Some(reason::HIDDEN_TEXT));
-        said.push(format!("hides text in {}", names(&hidden)));
+    let (mut first, mut said) = (None, Vec::new());
+    for &why in reason::HELD_TOOL {
+        for is_in_use in [true, false] {
+            let is_meant =
+                |tool: &&DiscoveredTool| tool.held_reason.as_deref() == Some(why) && tool.is_in_use() == is_in_use;
+            let group: Vec<&DiscoveredTool> = held.iter().copied().filter(is_meant).collect();
+            if group.is_empty() {
+                continue;
+            }
+            let outcome = match (is_in_use, group.len()) {
+                (true, 1) => "agents keep the accepted one",
+                (true, _) => "agents keep the accepted ones",
+                (false, 1) => "agents do not get it",
+                (false, _) => "agents do not get them",
+            };
+            first = first.or(Some(why));
+            said.push(format!("{}; {outcome}", happened(why, &group)));
+        }
     }
-    if !changed.is_empty() {
-        first = first.or(Some(reason::TOOL_CHANGED));
-        let since = changed.iter().filter_map(|tool| tool.held_at.as_ref()).min();
-        let since = since.map(|since| format!(" at {}", since.0)).unwrap_or_default();
-        said.push(format!("changed {}{since}", names(&changed)));
+    let them = if held.len() == 1 { "it" } else { "them" };
+    let (said, diff) = (said.join("; it "), server.diff_command());
+    Some((first?, format!("{said}: {diff}, which prints the command that accepts {them}")))
+}
+
+/// Returns what the server did with these tools, which wait for this reason.
+fn happened(why: &str, tools: &[&DiscoveredTool]) -> String {
+    let named = names(tools);
+    match why {
+        reason::HIDDEN_TEXT => format!("hides text in {named}"),
+        reason::TOOL_CHANGED => {
+            let since = tools.iter().filter_map(|tool| tool.held_at.as_ref()).min();
+            let since = since.map(|since| format!(" at {}", since.0)).unwrap_or_default();
+            format!("changed {named}{since}")
+        }
+        _ => format!("has the new tool{} {named}", if tools.len() == 1 { "" } else { "s" }),
     }
-    if !new.is_empty() {
-        first = first.or(Some(reason::TOOL_NOT_ACCEPTED));
-        said.push(format!("has the new tool{} {}", if new.len() == 1 { "" } else { "s" }, names(&new)));
-    }
-    let reason = first?;
-    let outcome = match (held.iter().any(|tool| tool.is_in_use()), held.len() == 1) {
-        (true, true) => "agents keep the accepted one",
-        (true, false) => "agents keep the accepted ones",
-        (false, true) => "agents do not get it",
-        (false, false) => "agents do not get them",
-    };
-    let named = match held.len() <= FEW {
-        true => held.iter().map(|tool| shown_name(&tool.name)).collect::<Vec<_>>().join(" "),
-        false => "--all".to_owned(),
-    };
-    let (said, diff, object) = (said.join(", "), server.diff_command(), server.argument());
-    Some((reason, format!("{said}; {outcome}: {diff}, then recif tools accept {object} {named}")))
 }
 
 /// Joins the names of the first few tools.
@@ -113,26 +118,29 @@ mod tests {
         assert_eq!(
             format!("{} {words}", SERVER.subject()),
             "remotemcpserver \"x\" changed get_weather at 2026-11-27T12:04:00Z; agents keep the accepted one: read recif \
-             tools diff rmcp/x, then recif tools accept rmcp/x get_weather"
+             tools diff rmcp/x, which prints the command that accepts it"
         );
         let elsewhere = NamedServer { kind: "MCPServer", namespace: Some("team"), name: "y" };
         let new = held("$(id)", "ToolNotAccepted", "");
         assert_eq!(
             held_words(elsewhere, [&new]).unwrap().1,
-            "has the new tool \"$(id)\"; agents do not get it: read recif tools diff mcp/y -n team, then recif tools accept \
-             mcp/y -n team \"$(id)\""
+            "has the new tool '$(id)'; agents do not get it: read recif tools diff mcp/y -n team, which prints the command \
+             that accepts it"
         );
     }
 
     #[test]
-    fn hidden_text_is_said_first_and_many_tools_are_accepted_together() {
+    fn hidden_text_is_said_first_and_each_outcome_of_its_own_tools() {
         let names: Vec<String> = (0..7).map(|number| format!("t{number}")).collect();
         let mut all: Vec<_> = names.iter().map(|name| held(name, "ToolNotAccepted", "")).collect();
         all.push(held("sly", "HiddenText", "1"));
         let (reason, words) = held_words(SERVER, &all).unwrap();
         assert_eq!(reason, "HiddenText");
-        assert!(words.starts_with("hides text in sly, has the new tools t0, t1, t2, t3, t4 and 2 more; "), "{words}");
-        assert!(words.ends_with("then recif tools accept rmcp/x --all"), "{words}");
+        assert_eq!(
+            words,
+            "hides text in sly; agents keep the accepted one; it has the new tools t0, t1, t2, t3, t4 and 2 more; agents do \
+             not get them: read recif tools diff rmcp/x, which prints the command that accepts them"
+        );
         assert_eq!(held_words(SERVER, [&DiscoveredTool::default()]), None);
     }
 }

@@ -16,6 +16,7 @@ mod pins;
 mod publish;
 mod server;
 mod server_tool;
+mod status_size;
 mod store;
 mod unpublish;
 
@@ -28,7 +29,7 @@ pub(crate) use chosen_tools::{ChosenState, chosen_state, chosen_tools};
 pub use definitions::{Definitions, MAX_TOOLS, McpToolDefinition};
 pub use server::ToolServer;
 pub(crate) use server_tool::{ToolState, resolve_tool, tool_state};
-pub use store::{is_accepting, store_tools};
+pub use store::{is_accepting, store_accepted_tools, store_tools};
 pub use unpublish::Unpublishing;
 
 use machine::ActionError;

@@ -22,6 +22,29 @@ use crate::kind::Context;
 /// Shortest time between two changes in a row of the tools in use: each replaces the Pods of their users.
 const MIN_BETWEEN_CHANGES: Duration = Duration::from_secs(60);
 
+/// Writes the discovered tools into the status of `next` and publishes them as Tools, as [`store_tools`] does, and ends an acceptance
+/// once the status says what became of it: a write that fails loses none. For a step that stays in its phase.
+///
+/// # Errors
+/// Those of [`store_tools`].
+pub async fn store_accepted_tools<K: ToolServer>(
+    cx: &Context,
+    next: &mut K,
+    found: &Discovered,
+) -> Result<bool, ActionError> {
+    let Some(acceptance) = Acceptance::read(PhasedObject::meta(&*next)) else {
+        return store_tools(cx, next, found).await;
+    };
+    let before = next.tools_status().cloned();
+    let is_done = store_tools(cx, next, found).await?;
+    match is_done && next.tools_status() == before.as_ref() {
+        true => acceptance.finish(cx, next),
+        false if is_done => cx.notes.requeue_after(Duration::ZERO),
+        false => {}
+    }
+    Ok(is_done)
+}
+
 /// Writes the discovered tools into the status of `next` and publishes them as Tools. Returns `false` while the ConfigMap of the
 /// definitions is being deleted, which is waited for.
 ///
@@ -46,17 +69,10 @@ pub async fn store_tools<K: ToolServer>(cx: &Context, next: &mut K, found: &Disc
     };
     let pinned = pin(&found.catalog, inputs);
     let Some((server, condition)) = persist(cx, next, &before, found, &pinned).await? else { return Ok(false) };
-    let is_stored = server == before;
     report_held(next, &server);
     *next.tools_status_mut() = server;
     update_condition(&mut next.common_mut().conditions, condition);
     publish(cx, next, &pinned.catalog, before.tools_digest.as_ref()).await?;
-    match acceptance {
-        Some(acceptance) if is_stored => acceptance.finish(cx, next),
-        // The annotation goes once what it says is stored: a write that fails loses no acceptance.
-        Some(_) => cx.notes.requeue_after(Duration::ZERO),
-        None => {}
-    }
     Ok(true)
 }
 

@@ -8,12 +8,10 @@ use serde_json::{Value, json};
 
 use super::{
     Obj, ObjectId, Store,
+    objects::OURS,
     patch::{escape, set},
 };
 use crate::ports::ChildManifest;
-
-/// Field manager of the operator.
-pub(crate) const OURS: &str = "recif-operator";
 
 impl Store {
     /// Applies by force, as the operator does.

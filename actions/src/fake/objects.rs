@@ -9,12 +9,14 @@ use std::{
 use crds::{digest::sha256_hex, pod_problem::PodProblem};
 use serde_json::{Value, json};
 
-use super::apply::OURS;
 use crate::{
     discovery::Definitions,
     ports::{CachedChild, ChildKind, ChildRef, Controller, DeploymentState, ReplicasManagers, WorkloadPod},
     workload::{REPLICAS, SCALER},
 };
+
+/// Field manager of the operator.
+pub(crate) const OURS: &str = "recif-operator";
 
 /// Kind, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -32,6 +32,7 @@ use crate::{
     },
     runtime_notes::{unknown_providers, unserved_search},
     server_tools::LeftOut,
+    unserved_fallbacks::UnservedFallbacks,
     workload::{self, RenderedWorkload, WorkloadKind},
 };
 
@@ -113,9 +114,12 @@ impl WorkloadKind for Flow {
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let key = self.key();
         let mut parts = flow_parts(deps, &key.namespace, &key.name, &self.spec.definition);
-        note_search(&mut parts, deps, &key.namespace, &self.spec.runtime);
+        let mut unserved = UnservedFallbacks::default();
+        leave_out(&mut parts, &mut unserved, deps, &key.namespace, &self.spec.runtime);
         let data = Resolver::new(deps, &key.namespace).data(&self.spec.runtime.references());
-        workload::with_policies(self, deps, rendered(self, &parts, &data, &deps.settings, replicas)?)
+        let mut rendered = rendered(self, &parts, &data, &deps.settings, replicas)?;
+        rendered.conditions.extend(unserved.condition());
+        workload::with_policies(self, deps, rendered)
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
@@ -189,8 +193,14 @@ pub(crate) fn model_problem(
     given.model_problem(cache, namespace, &model).or_else(setting)
 }
 
-/// Adds to the tools that a flow goes without its web search, if Récif's runner leaves it out.
-pub(crate) fn note_search(parts: &mut FlowParts, deps: &Deps, namespace: &str, runtime: &Runtime) {
+/// Notes what Récif's runner leaves out of a flow: a web search without a service, and the fallbacks that are removed here.
+pub(crate) fn leave_out(
+    parts: &mut FlowParts,
+    unserved: &mut UnservedFallbacks,
+    deps: &Deps,
+    namespace: &str,
+    runtime: &Runtime,
+) {
     if !runs_own_runner(runtime, &deps.settings) {
         return;
     }
@@ -202,6 +212,9 @@ pub(crate) fn note_search(parts: &mut FlowParts, deps: &Deps, namespace: &str, r
     });
     let sentence = unserved_search(tools, &given);
     LeftOut::add_unserved(&mut parts.left_out, sentence);
+    if let Some(model) = &mut parts.model {
+        unserved.remove_from(&mut model.fallbacks, &model.model.plugin_config_ref.name, &model.plugin);
+    }
 }
 
 /// Returns the condition on providers of models that only the image of these flows can know.

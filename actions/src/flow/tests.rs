@@ -375,3 +375,15 @@ async fn what_the_runner_refuses_is_refused_with_its_line_before_a_pod_is_made()
         assert_eq!(phase(&sim, "f"), "Running", "{content}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn texts_that_fit_into_no_object_are_refused_before_they_are_parsed() {
+    let sim = Sim::new();
+    needs(&mut sim.store());
+    let large = format!("{{{{upper name}}}}{}", "x".repeat(1024 * 1024));
+    sim.store().edit(&id("Prompt", "hello"), |body| body["spec"]["content"] = json!(large));
+    sim.store().create(&id("Flow", "f"), flow("hello", json!({})));
+    Operator::start(&sim).run(MINUTE).await;
+    assert_eq!((phase(&sim, "f"), status(&sim, "f", "/failure/reason")), ("Failed".into(), json!("InvalidSpec")));
+    assert!(message(&sim).contains("Kubernetes takes 1048576"), "{}", message(&sim));
+}

@@ -15,7 +15,7 @@ use meta::PhasedObject;
 use crate::{
     deps::Deps,
     flow::{
-        flow_parts, name_variables_of_set, note_search, offered_images, rendered_contract, settings_digest, terminal,
+        flow_parts, leave_out, name_variables_of_set, offered_images, rendered_contract, settings_digest, terminal,
         understood,
     },
     kind::{ControlledKind, Registry},
@@ -23,6 +23,7 @@ use crate::{
     references::{Inputs, Resolution, Resolver},
     render::{self, FLOW_SET, FlowContract, FlowParts, RenderError, RenderSettings},
     server_tools::LeftOut,
+    unserved_fallbacks::UnservedFallbacks,
     workload::{self, Degradable, RenderedWorkload, WorkloadKind, is_available},
 };
 
@@ -108,11 +109,13 @@ impl WorkloadKind for FlowSet {
         let parts = served.map(|flow| flow_parts(deps, &key.namespace, &flow.name, &flow.definition));
         let mut parts: Vec<_> = parts.collect();
         name_variables_of_set(&mut parts);
+        let mut unserved = UnservedFallbacks::default();
         for flow in &mut parts {
-            note_search(flow, deps, &key.namespace, &self.spec.runtime);
+            leave_out(flow, &mut unserved, deps, &key.namespace, &self.spec.runtime);
         }
         let data = Resolver::new(deps, &key.namespace).data(&self.spec.runtime.references());
-        let rendered = rendered(self, &parts, &data, &deps.settings, replicas)?;
+        let mut rendered = rendered(self, &parts, &data, &deps.settings, replicas)?;
+        rendered.conditions.extend(unserved.condition());
         workload::with_policies(self, deps, rendered)
     }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     deps::Deps,
-    discovery::{DiscoveryTarget, Schedule, ToolServer as _, is_accepting, store_tools},
+    discovery::{DiscoveryTarget, Schedule, ToolServer as _, is_accepting, store_accepted_tools},
     kind::Context,
     workload::{self, WorkloadKind as _, is_available, note_unready},
 };
@@ -89,7 +89,7 @@ async fn discover(cx: &Context, next: &mut MCPServer) -> Result<(), ActionError>
     match cx.discovery.query(&target(cx, next), when).as_deref() {
         None => {}
         Some(Ok(found)) => {
-            store_tools(cx, next, found).await?;
+            store_accepted_tools(cx, next, found).await?;
         }
         Some(Err(failed)) => {
             let discovered = next.common().and_then(|status| status.condition(condition_type::TOOLS_DISCOVERED));

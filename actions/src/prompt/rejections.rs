@@ -132,6 +132,13 @@ mod tests {
     }
 
     #[test]
+    fn a_text_without_tags_takes_time_too() {
+        let texts = prompts(&[("a", &"x".repeat(1_000)), ("b", "{{upper x}}")]);
+        assert_eq!(rejection_within(&texts, 128_000), None);
+        assert!(rejection_within(&texts, 130_000).unwrap().starts_with("prompt \"b\", line 1"));
+    }
+
+    #[test]
     fn a_verdict_is_kept_for_the_same_texts_alone() {
         let verdicts = PromptRejections::default();
         let (bad, good) = (prompts(&[("a", "{{upper x}}")]), prompts(&[("a", "hi")]));

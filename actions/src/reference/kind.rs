@@ -1,4 +1,4 @@
-//! What a kind says of itself that other objects refer to.
+//! Description of a kind that other objects refer to.
 
 use crds::{HasReferences, RefKind, ReferencePhase, cycle::Node};
 use machine::ActionError;

@@ -77,7 +77,8 @@ impl AvailableVariables {
     }
 
     /// Returns why a model, or one of its fallbacks, can never be called with these variables, if so. A fallback gets the keys of
-    /// its own Secret alone.
+    /// its own Secret alone. One of a cloud without credentials is no problem: it is left out
+    /// ([`UnservedFallbacks`](crate::unserved_fallbacks::UnservedFallbacks)).
     pub(crate) fn model_problem(
         mut self,
         cache: &dyn CacheReader,
@@ -95,11 +96,7 @@ impl AvailableVariables {
                 let mut spec = plugin(&fallback.spec)?.spec.clone();
                 // Only the server of the first model gets the caller's key.
                 spec.passthrough &= config == name;
-                let mut given = Self::default();
-                given.plugin_config_problem(cache, namespace, config, &spec).or_else(|| {
-                    let is_alone = config != name && !has_address_of(&spec, &first.spec);
-                    is_alone.then(|| given.identity_problem(config, &spec)).flatten()
-                })
+                Self::default().plugin_config_problem(cache, namespace, config, &spec)
             })
         })
     }
@@ -130,27 +127,6 @@ impl AvailableVariables {
         lacks.then(|| match &spec.credentials_ref {
             Some(secret) => format!("Secret {} has no key {keys} (PluginConfig {config})", secret.name),
             None => format!("PluginConfig {config} names no Secret with {keys}"),
-        })
-    }
-
-    /// Returns why a fallback that does not get the Pod's own identity has no credentials, if its provider needs any.
-    fn identity_problem(&self, config: &str, spec: &PluginConfigSpec) -> Option<String> {
-        let provider = provider::provider(&spec.type_)?;
-        let set = provider.identities.first()?;
-        let is_complete = |set: &&[&str]| set.iter().all(|name| self.has(name));
-        let has_credentials = provider.declared(&spec.credential_keys).is_some()
-            || provider.keys.iter().any(|name| self.has(name))
-            || provider.identities.iter().any(is_complete);
-        if has_credentials || spec.passthrough || !spec.headers_from.is_empty() {
-            return None;
-        }
-        let keys = provider.keys.iter().map(|key| (*key).to_owned());
-        let wanted: Vec<String> = keys.chain([set.join(" and ")]).collect();
-        let wanted = wanted.join(", or ");
-        let alone = "a fallback does not get the Pod's own identity";
-        Some(match &spec.credentials_ref {
-            Some(secret) => format!("Secret {} has no key {wanted} (PluginConfig {config}): {alone}", secret.name),
-            None => format!("PluginConfig {config} names no Secret with {wanted}: {alone}"),
         })
     }
 
@@ -190,17 +166,4 @@ impl AvailableVariables {
 fn keys_of(cache: &dyn CacheReader, namespace: &str, kind: ChildKind, name: &str) -> Vec<String> {
     let child = ChildRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
     cache.child(&child).map(|data| data.data.keys().cloned().collect()).unwrap_or_default()
-}
-
-/// Reports whether two PluginConfigs have the same provider and address: then the runtime lets the one have the identity of the other.
-fn has_address_of(one: &PluginConfigSpec, other: &PluginConfigSpec) -> bool {
-    let settings = provider::provider(&one.type_).map(|known| known.settings).unwrap_or_default();
-    one.type_ == other.type_
-        && one.base_url() == other.base_url()
-        && one.region() == other.region()
-        && settings.iter().all(|names| first_setting(one, names) == first_setting(other, names))
-}
-
-fn first_setting<'a>(spec: &'a PluginConfigSpec, names: &'a [&'static str]) -> Option<&'a Value> {
-    spec.setting(names).next().map(|(_, value)| value)
 }

@@ -11,7 +11,7 @@ use meta::PhasedObject;
 use super::{cross_namespace, target::target};
 use crate::{
     deps::Deps,
-    discovery::{Schedule, is_accepting, store_tools},
+    discovery::{Schedule, is_accepting, store_accepted_tools, store_tools},
     kind::Context,
     reference::ReferenceKind,
 };
@@ -61,12 +61,14 @@ impl Action<RemoteMCPServer, Deps> for Monitor {
         let when = if is_accepting(cr.as_ref()) { Schedule::Now } else { Schedule::OnResync };
         match cx.discovery.query(&target(&cr, cx), when).as_deref() {
             None => Ok(None),
+            // The status is written after the move, and an acceptance ends then.
+            Some(Ok(found)) if failed => match store_tools(cx, &mut cr.as_ref().clone(), found).await? {
+                true => move_on("the server lists its tools".to_owned()),
+                false => Ok(None),
+            },
             Some(Ok(found)) => {
                 let mut next = cr.as_ref().clone();
-                let stored = store_tools(cx, &mut next, found).await?;
-                if failed && stored {
-                    return move_on("the server lists its tools".to_owned());
-                }
+                let stored = store_accepted_tools(cx, &mut next, found).await?;
                 let is_changed = next.status != cr.status || next.meta().annotations != cr.meta().annotations;
                 Ok((stored && is_changed).then_some(next))
             }

@@ -18,15 +18,11 @@ use super::{
     hash::content_hash,
     header_variables,
     model::{ModelEnv, SecretVariable},
+    sizes::{MAX_OBJECT, MAX_VARIABLE},
     system_prompt::{SYSTEM_PROMPT, system_prompt},
     tools,
     tools_file::{self, ToolsFile, ToolsInput},
 };
-
-/// Largest variable that Linux passes to a process, in bytes: `NAME=value` and a NUL (`MAX_ARG_STRLEN`).
-pub(super) const MAX_VARIABLE: usize = 128 * 1024;
-/// Largest ConfigMap or Secret that the API server stores, in bytes of all values.
-pub(crate) const MAX_OBJECT: usize = 1024 * 1024;
 
 /// Environment of an agent's containers, and its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::{
     CallTls, Credentials, FlowModel, HeaderFrom, HeaderVariable,
-    contract::Sorted,
     headers::{AUTHORITIES, server_headers, server_variables, upper_snake},
+    sorted::Sorted,
 };
 
 /// Model with its settings.

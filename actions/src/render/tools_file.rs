@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{
     RenderError,
-    env::{MAX_OBJECT, MAX_VARIABLE},
     labels::{AGENT_LABEL, child},
+    sizes::{MAX_OBJECT, MAX_VARIABLE},
     tools::Tools,
     workload::base64,
 };
@@ -35,7 +35,7 @@ pub struct ToolsFile {
     pub(super) is_secret: bool,
 }
 
-/// How the tools reach the container.
+/// Way by which the tools reach the container.
 pub(super) enum ToolsInput {
     /// No tool is there.
     Nothing,

@@ -98,20 +98,25 @@ pub(super) async fn ensure<K: WorkloadKind>(
         }
     }
     refuse_stale_repair(cx, next, repair).await?;
-    let applied = match cx.client.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
+    let (applied, made) = match cx.client.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
         // The known child is gone or replaced, or the name is taken: read it once past the informer cache, which holds only
-        // children of the operator.
+        // children of the operator, and of these not one that it cannot decode.
         Err(ApiError::WrongUid(_)) => {
-            let seen = cx.client.get(child).await?;
-            if let Some(seen) = &seen {
-                check_owner(next, seen)?;
-                if seen.deleting {
+            let live = cx.client.get(child).await?;
+            if let Some(live) = &live {
+                check_owner(next, live)?;
+                if live.deleting {
                     return Ok(ApplyOutcome::Deleting);
                 }
             }
-            cx.client.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await?
+            // The manifest has the replicas for the Deployment as the cache held it, which may take them from their manager.
+            let state = live.as_ref().and_then(|live| live.deployment.as_ref());
+            let body = with_replicas(manifest, replicas::applied_replicas(next, state));
+            let manifest = ChildManifest { child: child.clone(), body: body.unwrap_or_else(|| manifest.body.clone()) };
+            let uid = live.as_ref().map(|live| live.uid.as_str());
+            (cx.client.apply(&manifest, uid).await?, live.is_none())
         }
-        answer => answer?,
+        answer => (answer?, seen.is_none()),
     };
     cx.notes.fact("applied", child.to_string());
     let record = ChildRecord {
@@ -120,7 +125,7 @@ pub(super) async fn ensure<K: WorkloadKind>(
         uid: applied.uid.clone(),
         inputs,
         owned: applied.owned.clone().unwrap_or_default(),
-        replicas: replicas_in_force(cx, next, manifest, seen.is_none()),
+        replicas: replicas_in_force(cx, next, manifest, made),
     };
     cx.applied_records.applied(next.uid(), child, record.clone());
     if repair {

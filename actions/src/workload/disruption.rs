@@ -6,7 +6,8 @@ use machine::ActionError;
 
 use super::{
     children::{ensure, records, remove_child},
-    kind::{WorkloadKind, wants_budget},
+    kind::WorkloadKind,
+    policies::wants_budget,
 };
 use crate::{
     applied::stored_record,

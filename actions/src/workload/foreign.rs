@@ -5,7 +5,8 @@ use machine::ActionError;
 use super::{
     children::delete_child,
     disruption::budget,
-    kind::{WorkloadKind, is_disruption_governed, is_governed},
+    kind::WorkloadKind,
+    policies::{is_disruption_governed, is_governed},
 };
 use crate::{
     kind::Context,

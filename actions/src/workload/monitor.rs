@@ -18,7 +18,8 @@ use super::{
     },
     images::{is_template_new, note_unknown_keys},
     inputs::{changed_inputs, inputs, is_unsettled},
-    kind::{WorkloadKind, is_governed},
+    kind::WorkloadKind,
+    policies::is_governed,
     replicas,
 };
 use crate::{

@@ -45,13 +45,14 @@ impl<K: WorkloadKind> Action<K, Deps> for Render {
         if let ControlFlow::Break(result) = check_inputs(cx, cr.as_ref(), &inputs) {
             return Ok(result);
         }
+        let mut next = cr.as_ref().clone();
+        // Refuses texts that fit into no object before `rejection` parses them, which would hold up every other object.
+        let rendered = render_with_images(cx, &mut next)?;
         if cr.replicas() > 0
             && let Some(sentence) = cr.rejection(cx)
         {
             return Err(ActionError::terminal(reason::INVALID_SPEC, sentence));
         }
-        let mut next = cr.as_ref().clone();
-        let rendered = render_with_images(cx, &mut next)?;
         if rendered.overlay {
             for manifest in rendered.running.iter().filter(|found| found.child.kind == ChildKind::Deployment) {
                 if let Err(error) = cx.client.dry_run(manifest).await {

@@ -30,7 +30,8 @@ pub const SERVER_REACHABLE: &str = "ServerReachable";
 /// for all its tools, a Tool for its own.
 pub const DEFINITION_CURRENT: &str = "DefinitionCurrent";
 /// False if nothing reads some keys of a PluginConfig's `extraConfig`; absent where the type is not one that this build knows.
-/// Unknown if an agent or flow with an image of its own has a provider of models that Récif's runner does not know; else absent.
+/// Of an agent or flow: Unknown if its own image has to know a provider of models that Récif's runner does not know, False if
+/// fallbacks without credentials are left out; else absent.
 pub const CONFIG_UNDERSTOOD: &str = "ConfigUnderstood";
 /// True if a NetworkPolicy restricts the addresses to which the Pods of a workload connect; absent without `egress`.
 pub const EGRESS_RESTRICTED: &str = "EgressRestricted";
@@ -43,6 +44,9 @@ pub const SCALING_ACTIVE: &str = "ScalingActive";
 /// True once models that stand in answer at least half of an agent's requests, as gateways see it, and until they answer less than a
 /// quarter; then False, and absent before and without fallbacks. Written by the scaler.
 pub const MODEL_FALLBACK: &str = "ModelFallback";
+/// False while the budget of tokens or cost of all callers of a workload is spent, and Unknown while cost has no prices; absent before
+/// that, and without a budget. Written by the scaler.
+pub const WITHIN_LIMITS: &str = "WithinLimits";
 /// True while the API server drops fields of the status, because the CRDs are older than the operator; absent otherwise.
 pub const CRD_OUTDATED: &str = "CRDOutdated";
 

@@ -6,7 +6,10 @@
 
 mod counter;
 mod latency;
+mod left;
+mod model_prices;
 mod price;
+mod spent;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +19,11 @@ use crate::digest::sha256_hex;
 
 pub use counter::UsageCounter;
 pub use latency::{LATENCY_BUCKETS, latency_bucket, quantile_ms};
-pub use price::ModelPrice;
+pub use left::{LEFT_COST_HEADER, LEFT_HEADER, LeftTokens};
+pub use model_prices::{ModelPrices, PRICES_HEADER, PricedTokens, priced_name};
+pub(crate) use price::{DECIMAL, NOT_DECIMAL};
+pub use price::{ModelPrice, millionths};
+pub use spent::{COST_HEADER, SPENT_HEADER, SpentTokens, day_of, day_of_hour};
 
 /// Path at which a runtime, and the sidecar in front of it, reports the usage of models.
 pub const USAGE_PATH: &str = "/_recif/usage";
@@ -183,9 +190,8 @@ pub fn hour_start(hour: i64) -> i64 {
     hour.saturating_mul(HOUR_SECONDS)
 }
 
-/// Returns the key with which a sidecar is asked for the usage of its Pod, from the secret of the Pod's hooks, which those know
-/// who may read the Pod. It tells nothing about the secret, so it does no harm where an address belongs to another Pod by now.
-/// `None`: the sidecar has no secret, and answers no caller.
+/// Returns the key for a sidecar's usage, derived from the secret of the Pod's hooks. Readers of the Pod can derive it; it does not
+/// reveal the secret, even if the address belongs to another Pod by now. `None`: the sidecar has no secret, and answers no caller.
 pub fn usage_key(secret: &str) -> Option<String> {
     (!secret.is_empty()).then(|| sha256_hex(format!("recif usage {secret}").as_bytes()))
 }

@@ -7,9 +7,9 @@ use super::UsageTotals;
 use crate::schema::rule;
 
 /// Rule on an amount.
-const DECIMAL: &str = "self.matches('^[0-9]{1,6}([.][0-9]{1,6})?$')";
+pub(crate) const DECIMAL: &str = "self.matches('^[0-9]{1,6}([.][0-9]{1,6})?$')";
 /// Message for another text.
-const NOT_DECIMAL: &str = "a decimal number, such as \"3\" or \"0.075\"";
+pub(crate) const NOT_DECIMAL: &str = "a decimal number, such as \"3\" or \"0.075\"";
 /// Most digits before and behind the point.
 const DIGITS: usize = 6;
 
@@ -48,20 +48,23 @@ impl ModelPrice {
     /// Returns the cost of these tokens in 10⁻⁹ of the currency, rounded; `None` for a price that is not in the documented form,
     /// or a cost beyond 64 bits.
     pub fn cost(&self, totals: &UsageTotals) -> Option<u64> {
+        // A millionth of the currency for a million tokens is 10⁻¹² of it for one.
+        let parts = totals.priced().into_iter().zip(self.millionths()?);
+        let cost: u128 = parts.map(|(tokens, price)| u128::from(tokens) * u128::from(price)).sum();
+        u64::try_from((cost + 500) / 1000).ok()
+    }
+
+    /// Returns the prices in millionths of the currency, in the order of [`PricedTokens`](super::PricedTokens); `None` for a price
+    /// that is not in the documented form.
+    pub fn millionths(&self) -> Option<[u64; 4]> {
         let (input, output) = (millionths(&self.input)?, millionths(&self.output)?);
         let or_input = |price: &Option<String>| price.as_deref().map_or(Some(input), millionths);
-        let (read, write) = (or_input(&self.cache_read)?, or_input(&self.cache_write)?);
-        let UsageTotals { input: all, cache_read, cache_write, output: said, .. } = *totals;
-        let fresh = all.saturating_sub(cache_read).saturating_sub(cache_write);
-        // A millionth of the currency for a million tokens is 10⁻¹² of it for one.
-        let parts = [(fresh, input), (cache_read, read), (cache_write, write), (said, output)];
-        let cost: u128 = parts.into_iter().map(|(tokens, price)| u128::from(tokens) * u128::from(price)).sum();
-        u64::try_from((cost + 500) / 1000).ok()
+        Some([input, or_input(&self.cache_read)?, or_input(&self.cache_write)?, output])
     }
 }
 
-/// Parses a decimal number as an integer of millionths.
-fn millionths(text: &str) -> Option<u64> {
+/// Parses a decimal number, such as "3" or "0.075", as an integer of millionths. `None` for another text.
+pub fn millionths(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |part: &str| (1..=DIGITS).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(whole) || !is_number(fraction) {

@@ -33,7 +33,7 @@ pub(crate) struct LoadProfile {
 pub(crate) struct LoadClient {
     /// Target of its requests.
     pub(crate) target: ClientTarget,
-    /// What it does.
+    /// Its repeated action.
     pub(crate) exchange: Exchange,
     /// Sends its requests on one connection as long as the server keeps it open; else each one has a connection of its own.
     pub(crate) keeps_connection: bool,
@@ -43,7 +43,7 @@ pub(crate) struct LoadClient {
     pub(crate) retry_on: Option<&'static str>,
 }
 
-/// What a client does again and again.
+/// Repeated action of a client.
 #[derive(Debug, Clone)]
 pub(crate) enum Exchange {
     /// Sends a short request.

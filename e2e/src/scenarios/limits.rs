@@ -8,22 +8,27 @@ use serde_json::json;
 use super::gateway_auth::{bind, send_request, token, with_token};
 use crate::{
     client::ClientTarget,
-    kinds::AGENT,
-    manifests::agent,
+    kinds::{AGENT, MODEL},
+    manifests::{agent, model, object, plugin_config},
     namespace::Namespace,
-    object::ObjectExt as _,
+    object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
     watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_caller_beyond_the_limit_waits_and_others_do_not,
+    once_its_tokens_are_spent_an_agent_is_refused_until_they_are_raised,
+    a_turn_that_spends_the_tokens_asks_no_model_again,
+    once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_so,
 );
 
 /// Longest wait until a new permission or limit is effective.
 const EFFECTIVE: Duration = Duration::from_secs(20);
 /// Body of a chat request.
 const HI: &str = r#"{"message":"hi"}"#;
+/// Body of a chat request that takes two requests to the model: one for the call of a tool, and one for the answer.
+const COUNT: &str = r#"{"message":"/tool calculator {\"expression\": \"6*7\"}"}"#;
 
 /// Waits until a chat request is answered.
 async fn await_answer(ns: &Namespace, target: &ClientTarget) -> Result<()> {
@@ -75,5 +80,113 @@ async fn a_caller_beyond_the_limit_waits_and_others_do_not(ns: Namespace) -> Res
     await_answer(&ns, &one).await?;
     ensure!(ns.pod_uids("limited").await? == pods, "an edit of limits replaces Pods");
     ensure!(ns.get(AGENT, "limited").await?.is_running(), "an edit of limits leaves Running");
+    Ok(())
+}
+
+async fn once_its_tokens_are_spent_an_agent_is_refused_until_they_are_raised(ns: Namespace) -> Result<()> {
+    let limits = |tokens: u64| json!([{"per": "workload", "tokensPerDay": tokens}]);
+    ns.start(&agent("thrifty", json!({"limits": limits(50)}))).await?;
+    let pods = ns.pod_uids("thrifty").await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "thrifty").await?;
+    await_answer(&ns, &gateway).await?;
+    let mut answered = 1;
+    let refused = loop {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", HI).await?;
+        match answer.status {
+            200 => {
+                answered += 1;
+                let headers = (answer.header("x-recif-usage"), answer.header("x-recif-spent"));
+                ensure!(matches!(headers, (Some(_), None)), "{answer:?}");
+            }
+            _ => break answer,
+        }
+        ensure!(answered <= 100, "no request was refused");
+    };
+    ensure!(refused.status == 429 && refused.header("x-recif-reason") == Some("budget"), "{answered}, {refused:?}");
+    ensure!(refused.header("x-should-retry") == Some("false"), "{refused:?}");
+    let wait: u64 = refused.header("retry-after").unwrap_or_default().parse()?;
+    ensure!((1..=86_400).contains(&wait) && refused.text.contains("may use 50 tokens a day"), "{refused:?}");
+    let completion = r#"{"model":"thrifty","messages":[{"role":"user","content":"hi"}]}"#;
+    let refused = poll(EFFECTIVE, "a refusal in the form of OpenAI", || async {
+        // The other gateway may admit what it has not heard of yet.
+        let answer = send_request(&ns, &gateway, "POST", "/v1/chat/completions", completion).await?;
+        Ok((answer.status != 200).then_some(answer))
+    })
+    .await?;
+    ensure!(refused.status == 429 && refused.text.contains("insufficient_quota"), "{refused:?}");
+
+    let words = "its token budget of today (50) is spent";
+    let is_spent = |it: &Object| {
+        let condition = it.condition("WithinLimits");
+        condition.is_false() && condition.contains(words)
+    };
+    ns.until(AGENT, "thrifty", EFFECTIVE, "says that its budget is spent", is_spent).await?;
+    let (code, why) = ns.env.recif(&["why", "agent/thrifty", "-n", &ns.name]).await?;
+    ensure!(code == 0 && why.contains(words) && why.contains("raise limits[workload].tokensPerDay"), "{why}");
+
+    ns.edit(AGENT, "thrifty", json!({"spec": {"limits": limits(10_000_000_000_000)}})).await?;
+    await_answer(&ns, &gateway).await?;
+    let is_within = |it: &Object| it.condition("WithinLimits").is_true();
+    ns.until(AGENT, "thrifty", EFFECTIVE, "says that tokens are left", is_within).await?;
+    ensure!(ns.pod_uids("thrifty").await? == pods, "an edit of limits replaces Pods");
+    Ok(())
+}
+
+async fn a_turn_that_spends_the_tokens_asks_no_model_again(ns: Namespace) -> Result<()> {
+    let limits = |tokens: u64| json!([{"per": "workload", "tokensPerDay": tokens}]);
+    ns.start(&agent("spender", json!({"tools": ["calculator"], "limits": limits(1)}))).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "spender").await?;
+    let refused = poll(EFFECTIVE, "the end of a turn by its budget", || async {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", COUNT).await?;
+        ensure!(answer.status != 200, "the turn went on: {answer:?}");
+        Ok((answer.status == 429).then_some(answer))
+    })
+    .await?;
+    ensure!(refused.text.contains("the model did not answer: the tokens of today are spent"), "{refused:?}");
+    ensure!(refused.header("x-should-retry") == Some("false"), "{refused:?}");
+    let wait: u64 = refused.header("retry-after").unwrap_or_default().parse()?;
+    ensure!((1..=86_400).contains(&wait), "{refused:?}");
+
+    ns.edit(AGENT, "spender", json!({"spec": {"limits": limits(10_000_000_000_000)}})).await?;
+    poll(EFFECTIVE, "the answer after the tool", || async {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", COUNT).await?;
+        ensure!(answer.status == 200 && answer.text.contains("42"), "{answer:?}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_so(ns: Namespace) -> Result<()> {
+    ns.provide(&plugin_config("stub", json!({}))).await?;
+    ns.provide(&model("echo", "stub")).await?;
+    let limits = |cost: &str| json!([{"per": "workload", "costPerDay": cost}]);
+    ns.start(&agent("dear", json!({"modelRef": {"name": "echo"}, "limits": limits("0.01")}))).await?;
+    let pods = ns.pod_uids("dear").await?;
+    let lacks_price = |it: &Object| it.condition("WithinLimits").contains("model \"echo\" has no spec.price");
+    ns.until(AGENT, "dear", EFFECTIVE, "says that its model has no price", lacks_price).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "dear").await?;
+    await_answer(&ns, &gateway).await?;
+
+    let price = json!({"currency": "EUR", "input": "1000", "output": "1000"});
+    let spec = json!({"provider": "stub", "model": "echo", "pluginConfigRef": {"name": "stub"}, "price": price});
+    ns.provide(&object(MODEL, "echo", spec)).await?;
+    let is_priced = |it: &Object| it.condition("WithinLimits").is_true();
+    ns.until(AGENT, "dear", EFFECTIVE, "has prices", is_priced).await?;
+    let refused = poll(EFFECTIVE, "a refusal", || async {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", HI).await?;
+        Ok((answer.status != 200).then_some(answer))
+    })
+    .await?;
+    ensure!(refused.status == 429 && refused.header("x-recif-reason") == Some("budget"), "{refused:?}");
+    ensure!(refused.text.contains("may cost 0.01 EUR a day"), "{refused:?}");
+    let words = "its cost budget of today (0.01 EUR) is spent";
+    let is_spent = |it: &Object| {
+        let condition = it.condition("WithinLimits");
+        condition.is_false() && condition.contains(words)
+    };
+    ns.until(AGENT, "dear", EFFECTIVE, "says that its budget is spent", is_spent).await?;
+    ns.edit(AGENT, "dear", json!({"spec": {"limits": limits("999999")}})).await?;
+    await_answer(&ns, &gateway).await?;
+    ensure!(ns.pod_uids("dear").await? == pods, "neither limits nor prices replace Pods");
     Ok(())
 }

@@ -203,7 +203,7 @@ const NOT_LOCAL: &[&[&str]] = &[
 /// Those that only the default Kubernetes can pass: the API server in memory has its texts and defaults.
 const OF_DEFAULT_VERSION: &[&str] = &["the_api_server_in_memory_answers_as_the_real_one"];
 
-/// Which scenarios there are.
+/// Set of scenarios that are run together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Suite {
     /// Those of a cluster with one node and the default Kubernetes.

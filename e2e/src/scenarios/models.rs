@@ -56,10 +56,20 @@ async fn a_flow_says_what_its_models_lack(ns: Namespace) -> Result<()> {
     ns.provide(&first).await?;
     let flow = json!({"prompts": [{"prompt": {"name": "say", "content": "hi"}}], "modelRef": {"name": "first"}});
     ns.apply(&object(FLOW, "talks", flow)).await?;
-    let words = "PluginConfig aws names no Secret with AWS_BEARER_TOKEN_BEDROCK";
+    let words = "Model first: in defaultConfig, `toolChoice` is auto, none, required, or";
     ns.await_not_ready(FLOW, "talks", REPORT_TIMEOUT, "Resolving", &[words]).await?;
     let (code, why) = ns.env.recif(&["why", "flow/talks", "-n", &ns.name]).await?;
     ensure!(code == NOT_READY && why.contains(words), "exit code {code}: {why}");
+    first["spec"]["defaultConfig"] = json!({"toolChoice": "auto"});
+    ns.provide(&first).await?;
+
+    // It runs without the fallback that has no credentials.
+    let running = ns.await_running(FLOW, "talks").await?;
+    let words = "PluginConfig aws names no Secret with AWS_BEARER_TOKEN_BEDROCK";
+    let understood = running.condition("ConfigUnderstood");
+    ensure!(understood.is_false() && understood.contains(words), "{}", running.describe());
+    let (code, why) = ns.env.recif(&["why", "flow/talks", "-n", &ns.name]).await?;
+    ensure!(code == 0 && why.contains(words), "exit code {code}: {why}");
 
     // The key of a gateway has a name of its own, which must be declared.
     ns.apply(&secret("gateway", json!({"token": "hunter2"}))).await?;
@@ -71,11 +81,8 @@ async fn a_flow_says_what_its_models_lack(ns: Namespace) -> Result<()> {
     ns.until(PLUGIN_CONFIG, "aws", REPORT_TIMEOUT, words, says).await?;
     aws["credentialKeys"] = json!(["token"]);
     ns.provide(&plugin_config("aws", aws)).await?;
-    let words = "Model first: in defaultConfig, `toolChoice` is auto, none, required, or";
-    ns.await_not_ready(FLOW, "talks", REPORT_TIMEOUT, "Resolving", &[words]).await?;
-    first["spec"]["defaultConfig"] = json!({"toolChoice": "auto"});
-    ns.provide(&first).await?;
-    ns.await_running(FLOW, "talks").await?;
+    let whole = ns.await_reconfigured(FLOW, &running).await?;
+    ensure!(!whole.condition("ConfigUnderstood").is_false(), "{}", whole.describe());
     Ok(())
 }
 

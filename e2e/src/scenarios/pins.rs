@@ -21,6 +21,8 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
 
 /// Longest wait for a discovery, after changes of the server in a row.
 const DISCOVERED: Duration = Duration::from_secs(40);
+/// Exit code of a command that is not given what it needs.
+const USAGE: i32 = 2;
 /// Exit code of a command for an object that is not as it was.
 const NOT_READY: i32 = 3;
 
@@ -35,17 +37,17 @@ async fn tools(ns: &Namespace, words: &[&str]) -> Result<(i32, String)> {
 /// Waits until a definition of `echo` waits that is not this one, and returns its digest.
 async fn await_held(ns: &Namespace, known: &str) -> Result<String> {
     let waits = |it: &Object| {
-        let digest = held_digest(it);
+        let digest = held_digest(it, "echo");
         !digest.is_empty() && digest != known && it.condition("DefinitionCurrent").is_false()
     };
     let server = ns.until(REMOTE_MCP_SERVER, "remote", DISCOVERED, "holds a definition", waits).await?;
-    Ok(held_digest(&server).to_owned())
+    Ok(held_digest(&server, "echo").to_owned())
 }
 
-fn held_digest(server: &Object) -> &str {
+fn held_digest<'o>(server: &'o Object, name: &str) -> &'o str {
     let tools = server.at("/status/discoveredTools").as_array();
-    let echo = tools.into_iter().flatten().find(|tool| tool["name"] == "echo");
-    echo.and_then(|tool| tool["heldDigest"].as_str()).unwrap_or_default()
+    let found = tools.into_iter().flatten().find(|tool| tool["name"] == name);
+    found.and_then(|tool| tool["heldDigest"].as_str()).unwrap_or_default()
 }
 
 /// Returns the tools as the agent `caller` has them.
@@ -68,15 +70,15 @@ async fn a_changed_definition_waits_until_a_person_accepts_it(ns: Namespace) -> 
     let now = ns.get(AGENT, "caller").await?;
     ensure!(now.revision() == before.revision(), "the agent was written: {}", now.describe());
     let (_, why) = ns.env.recif(&["why", "rmcp/remote", "-n", &ns.name]).await?;
-    ensure!(why.contains("read recif tools diff rmcp/remote, then recif tools accept rmcp/remote echo"), "{why}");
+    ensure!(why.contains("read recif tools diff rmcp/remote, which prints the command that accepts it"), "{why}");
     let (code, listed) = tools(&ns, &["rmcp/remote"]).await?;
     ensure!(code == 0 && listed.contains("ToolChanged"), "exit code {code}: {listed}");
     let (code, shown) = tools(&ns, &["diff", "rmcp/remote"]).await?;
     ensure!(code == 0 && shown.contains("-  first\n+  second\n"), "exit code {code}: {shown}");
-    ensure!(shown.contains(&format!("sha256:{second}")), "{shown}");
+    ensure!(shown.contains(&format!("echo=sha256:{second}")), "it prints no command that accepts it: {shown}");
 
     configure_mcp_workload(&ns, "/tools?names=echo&words=third").await?;
-    await_held(&ns, &second).await?;
+    let third = await_held(&ns, &second).await?;
     let stale = format!("echo=sha256:{second}");
     let (code, refused) = tools(&ns, &["accept", "rmcp/remote", &stale]).await?;
     ensure!(code == NOT_READY && refused.contains("has another definition by now"), "exit code {code}: {refused}");
@@ -86,7 +88,9 @@ async fn a_changed_definition_waits_until_a_person_accepts_it(ns: Namespace) -> 
     ns.await_event("remote", "ToolChanged").await?;
     ensure!(rendered(&ns).await?.contains("first"), "what was never shown is in use");
 
-    let (code, accepted) = tools(&ns, &["accept", "rmcp/remote", "echo"]).await?;
+    let (code, refused) = tools(&ns, &["accept", "rmcp/remote", "echo"]).await?;
+    ensure!(code == USAGE && refused.contains("by their digests"), "exit code {code}: {refused}");
+    let (code, accepted) = tools(&ns, &["accept", "rmcp/remote", &format!("echo=sha256:{third}")]).await?;
     ensure!(code == 0 && accepted.contains("accepted echo sha256:"), "exit code {code}: {accepted}");
     let is_taken = |it: &Object| {
         let annotation = it.metadata.annotations.iter().flatten().any(|(name, _)| name == "recif.dev/accept-tools");
@@ -114,7 +118,10 @@ async fn a_new_tool_and_hidden_text_reach_no_agent(ns: Namespace) -> Result<()> 
     let server = ns.get(REMOTE_MCP_SERVER, "remote").await?;
     let counts = (server.number("/status/toolCount"), server.number("/status/heldCount"));
     ensure!(counts == (1, 2), "{}", server.describe());
-    let (code, accepted) = tools(&ns, &["accept", "rmcp/remote", "more", "sent"]).await?;
+    // The second one without its name, as one is accepted whose name cannot be typed.
+    let more = format!("more=sha256:{}", held_digest(&server, "more"));
+    let sent = format!("sha256:{}", held_digest(&server, "sent"));
+    let (code, accepted) = tools(&ns, &["accept", "rmcp/remote", &more, &sent]).await?;
     ensure!(code == 0, "exit code {code}: {accepted}");
     await_available(&ns, "remote", 3).await?;
     ns.until(TOOL, "more", REPORT_TIMEOUT, "is Available", |it| it.phase() == "Available").await?;
@@ -129,7 +136,7 @@ async fn a_new_tool_and_hidden_text_reach_no_agent(ns: Namespace) -> Result<()> 
     let (_, shown) = tools(&ns, &["diff", "rmcp/sly"]).await?;
     ensure!(shown.contains("+  sly\\u{200b}text") && shown.contains("has the invisible character U+200B"), "{shown}");
     let (code, refused) = tools(&ns, &["accept", "rmcp/sly", "--all"]).await?;
-    ensure!(code == 0 && refused.contains("they hide text"), "exit code {code}: {refused}");
+    ensure!(code == 0 && refused.contains("because they hide text"), "exit code {code}: {refused}");
     let (code, listed) = tools(&ns, &["rmcp/sly", "-o", "json"]).await?;
     let listed: Value = serde_json::from_str(&listed)?;
     ensure!(code == 0 && listed["tools"][0]["state"] == "HiddenText", "exit code {code}: {listed}");

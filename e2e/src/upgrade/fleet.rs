@@ -72,7 +72,7 @@ fn is_stopped(agent: &Object) -> bool {
     agent.phase() == "Terminated" && agent.is_current() && agent.condition("Ready").is_true()
 }
 
-/// What an upgrade must keep.
+/// State that an upgrade must keep.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     /// Number of objects of our kinds.

@@ -25,7 +25,7 @@ const GONE: Duration = Duration::from_secs(120);
 /// Programs and manifests of a checkout.
 #[derive(Debug)]
 pub(super) struct Install<'a> {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub(super) name: &'static str,
     /// Folder of the checkout.
     pub(super) root: PathBuf,

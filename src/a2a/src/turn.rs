@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{error::A2aError, task_state::TaskState};
 
-/// What is known of the answer to a message.
+/// Known part of the answer to a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct A2aTurn {
     task: Option<String>,

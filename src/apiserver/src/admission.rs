@@ -1,4 +1,4 @@
-//! What happens to an object before it is stored: unknown fields and nulls go, defaults come, and rules are checked. Objects of
+//! Admission of an object before it is stored: unknown fields and nulls go, defaults come, and rules are checked. Objects of
 //! our kinds are judged by their schemas, the others by the types of k8s-openapi.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -1,4 +1,4 @@
-//! What the built-in kinds have beside their types: list types for server-side apply, and the two forms of an event.
+//! Additions to the types of the built-in kinds: list types for server-side apply, and the two forms of an event.
 
 use serde_json::{Map, Value};
 

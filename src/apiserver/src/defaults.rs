@@ -158,7 +158,7 @@ fn service(object: &mut Value) {
     let spec = field(object, "spec");
     if text(spec, "/clusterIP") == "None" {
         default(spec, json!({ "clusterIPs": ["None"] }));
-        // Nothing tells of which family the addresses will be that a client puts behind it.
+        // The family of the addresses that a client puts behind it is unknown.
         if spec["selector"].is_null() {
             default(spec, json!({ "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack" }));
         }

@@ -1,5 +1,5 @@
-//! What the clones and watches of a server share: the store under its lock, what wakes watches, and where time, accounts and logs
-//! come from.
+//! State that the clones and watches of a server share: the store under its lock, what wakes watches, and the sources of time,
+//! accounts and logs.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -55,7 +55,7 @@ impl ServerState {
         (self.clock)()
     }
 
-    /// Returns what tells of changes of a kind.
+    /// Returns a receiver that is notified of changes of a kind.
     pub(crate) fn changes_of(&self, kind: usize) -> watch::Receiver<()> {
         self.changes[kind].subscribe()
     }

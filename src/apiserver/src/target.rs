@@ -1,4 +1,4 @@
-//! What a request is about.
+//! Object or collection that a request names.
 
 /// An object that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]

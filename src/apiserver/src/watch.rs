@@ -29,7 +29,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// One watch.
 pub(crate) struct Watch {
     shared: Arc<ServerState>,
-    /// Tells of changes of the kind.
+    /// Receiver that is notified of changes of the kind.
     changes: Receiver<()>,
     scope: Scope,
     form: Form,

@@ -1,5 +1,5 @@
-//! What the API server adds to objects of the built-in kinds, and what their creators own. The end-to-end tests compare it with the
-//! real one.
+//! Tests of what the API server adds to objects of the built-in kinds, and what their creators own. The end-to-end tests compare it
+//! with the real one.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What every child of the bridge needs, whichever era of the protocol it serves.
+//! Resources that every child of the bridge needs, whichever era of the protocol it serves.
 
 use std::{io, sync::Arc, time::Duration};
 

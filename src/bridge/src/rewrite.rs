@@ -1,4 +1,4 @@
-//! Rewrites the ids of requests to the child that all requests of the newer era share.
+//! Remaps the ids of requests (id remapping) to the child that all requests of the newer era share.
 //!
 //! Clients choose ids, progress tokens and with them the ids of subscriptions, and two clients may choose the same. So
 //! each request gets a number of the bridge for all three on its way to the child, and messages of the child get the

@@ -5,7 +5,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::Value;
 
 use crate::{
-    chat::caller_token,
+    chat::{caller_token, token_client},
     cluster::{ForwardError, PodError, UserClient, error_chain},
     error::CliError,
     ui::SERVICE,
@@ -43,9 +43,7 @@ pub(crate) async fn get(live: &UserClient, system_namespace: &str, path: &str) -
 
 /// Sends a GET to an address of this machine.
 async fn get_local(url: &str, token: Option<HeaderValue>) -> Result<(StatusCode, String), reqwest::Error> {
-    // A token must not follow a redirect, and no proxy of the environment leads to loopback.
-    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build()?;
-    let mut request = client.get(url);
+    let mut request = token_client(true)?.get(url);
     if let Some(token) = token {
         request = request.header(OWN_AUTHORIZATION, token);
     }

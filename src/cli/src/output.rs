@@ -1,11 +1,15 @@
 //! Output formats of the commands, and writing to stdout and stderr.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal as _, Write as _},
+};
 
 use clap::{
     ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use crds::hidden_text::{escape_hidden, is_hidden};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -85,15 +89,24 @@ pub(super) fn print_foreign(text: &str) -> Result<(), CliError> {
     if io::stdout().is_terminal() { print(&sanitize(text)) } else { print(text) }
 }
 
-/// Removes characters that control a terminal or hide text: control characters except line breaks and tabs, characters
-/// that change the direction of writing, and characters without width. Joiners stay: some scripts need them.
+/// Writes text of foreign origin to stdout whose hidden characters count: on a terminal they are shown by their numbers.
+pub(super) fn print_escaped(text: &str) -> Result<(), CliError> {
+    print(&escaped(text, io::stdout().is_terminal()))
+}
+
+fn escaped(text: &str, is_terminal: bool) -> Cow<'_, str> {
+    if is_terminal { Cow::Owned(escape_hidden(text)) } else { Cow::Borrowed(text) }
+}
+
+/// Removes characters that control a terminal or hide text, except line breaks and tabs. Joiners and selectors of variants stay:
+/// some scripts and emoji need them.
 pub(super) fn sanitize(text: &str) -> String {
-    let hides = |character: char| {
-        matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}'
-            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    let is_part_of_text = |character: char| {
+        matches!(character, '\u{200c}' | '\u{200d}' | '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{e0100}'..='\u{e01ef}')
     };
-    let harms = |character: char| character.is_control() || hides(character);
-    text.chars().filter(|character| matches!(character, '\n' | '\t') || !harms(*character)).collect()
+    let harms = |character: char| character == '\r' || (is_hidden(character) && !is_part_of_text(character));
+    text.chars().filter(|character| !harms(*character)).collect()
 }
 
 /// Writes one line to stderr. A closed stderr is ignored.
@@ -126,9 +139,17 @@ mod tests {
     }
 
     #[test]
+    fn hidden_text_that_counts_is_shown_on_a_terminal_and_left_to_programs_as_it_is() {
+        let document = PrintFormat::Json.document("x", &json!({ "a": "b\u{200b}\u{202e}c" })).unwrap();
+        assert_eq!(escaped(&document, true), "{\n  \"a\": \"b\\u{200b}\\u{202e}c\"\n}\n");
+        assert_eq!(escaped(&document, false), document);
+    }
+
+    #[test]
     fn what_others_wrote_gives_a_terminal_no_orders() {
         assert_eq!(sanitize("a\u{1b}[2Jb\u{7}\u{9b}1m\r\n\tc é"), "a[2Jb1m\n\tc é");
         assert_eq!(sanitize("exe\u{202e}gpj\u{2066}.\u{200b}x\u{feff}\u{e0041}"), "exegpj.x");
+        assert_eq!(sanitize("a\u{115f}\u{3164}\u{34f}\u{1d173}\u{e0fff}b"), "ab");
         assert_eq!(sanitize("می\u{200c}خواهم 👩\u{200d}🚀"), "می\u{200c}خواهم 👩\u{200d}🚀");
     }
 }

@@ -60,7 +60,7 @@ pub(super) async fn run(args: RolloutArgs) -> Result<Exit, CliError> {
         return Err(CliError::BeingDeleted { kind: kind.name, name: name.to_owned() });
     }
     let at = Timestamp::now().to_string();
-    live.annotate(kind, name, ROLLOUT_AT, &at).await?;
+    live.annotate(kind, name, ROLLOUT_AT, &at, None).await?;
     if output == PrintFormat::Plain {
         print(&describe(kind, name, &object))?;
     }

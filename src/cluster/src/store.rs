@@ -87,6 +87,7 @@ type Subscriber<T> = Box<dyn Fn(&Change<T>) + Send + Sync>;
 ///
 /// Subscribers run while the map is locked, so that they see the changes of an object in order. They must be quick and must not access this
 /// map. They may take other locks, as long as no holder of such a lock locks this map.
+#[doc(alias = "reflector store")]
 pub struct ObjectMap<T> {
     inner: Mutex<ObjectMapState<T>>,
     subscribers: Mutex<Vec<Subscriber<T>>>,

@@ -28,7 +28,7 @@ pub fn register(registry: &mut Registry, process: &'static str) {
 struct ProcessCollector;
 
 /// Resources of this process, as `/proc` counts them.
-struct Usage {
+struct ProcessUsage {
     /// User and system time, in seconds.
     cpu: f64,
     /// Resident memory, in bytes.
@@ -38,7 +38,7 @@ struct Usage {
     open_files: u64,
 }
 
-impl Usage {
+impl ProcessUsage {
     fn read() -> io::Result<Self> {
         let (stat, boot) = (fs::read_to_string("/proc/self/stat")?, fs::read_to_string("/proc/stat")?);
         // The name of the program comes first, in parentheses, and may hold spaces.
@@ -59,7 +59,7 @@ impl Usage {
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         // Elsewhere than on Linux there is nothing to say.
-        let Ok(usage) = Usage::read() else { return Ok(()) };
+        let Ok(usage) = ProcessUsage::read() else { return Ok(()) };
         let help = "User and system CPU time spent.";
         encoder
             .encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?

@@ -56,7 +56,7 @@ impl Desired {
         self.tell(snapshot, outcome)
     }
 
-    /// Does so because these paths have changed, and tells of it.
+    /// Reloads these changed paths and reports them.
     pub(crate) async fn reload(&mut self, paths: &BTreeSet<PathBuf>) {
         let (snapshot, outcome) = self.apply().await;
         let (workloads, code) = self.code.concerned(paths);
@@ -93,7 +93,7 @@ impl Desired {
         (snapshot, outcome)
     }
 
-    /// Tells what is new, and returns the number of problems.
+    /// Shows what is new, and returns the number of problems.
     fn tell(&mut self, mut snapshot: Snapshot, outcome: ApplyReport) -> usize {
         let file = self.workspace.env_file.display().to_string();
         for (name, keys) in std::mem::take(&mut snapshot.made) {
@@ -125,7 +125,7 @@ impl Desired {
         self.tell_ready();
     }
 
-    /// Tells what has not become of objects in time.
+    /// Reports objects that did not become Ready in time.
     pub(crate) fn tick(&mut self) {
         let (snapshot, workspace) = (&self.snapshot, &self.workspace);
         let events = self.tracker.tick(Instant::now(), |id| advice(id, snapshot, workspace));
@@ -133,7 +133,7 @@ impl Desired {
         self.tell_ready();
     }
 
-    /// Tells once that there is nothing more to wait for, and again when nothing is left out any more.
+    /// Shows `ready` once there is nothing more to wait for, and again when nothing is left out any more.
     fn tell_ready(&mut self) {
         if self.ready_but_for.as_ref().is_some_and(Vec::is_empty) {
             return;
@@ -152,7 +152,7 @@ impl Desired {
         self.tracker.is_ready()
     }
 
-    /// Tells why objects are not as they should be.
+    /// Shows why objects are not as they should be.
     pub(crate) fn tell_unready(&self) {
         for (id, sentence) in self.tracker.unready() {
             match advice(&id, &self.snapshot, &self.workspace) {

@@ -39,7 +39,7 @@ pub(crate) struct SourceText {
 
 /// Result of the search for files.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundFiles {
     /// Files in the order of the command line; those of a folder by their names.
     pub(crate) files: Vec<SourceText>,
     /// Reasons why files are not among them.
@@ -49,8 +49,8 @@ pub(crate) struct Found {
 }
 
 /// Reads all files as they are now; `recursive` takes the folders below a folder, too.
-pub(crate) fn find(inputs: &[Input], recursive: bool) -> Found {
-    let mut found = Found::default();
+pub(crate) fn find(inputs: &[Input], recursive: bool) -> FoundFiles {
+    let mut found = FoundFiles::default();
     for input in inputs {
         match input {
             Input::Text(name, text) => {
@@ -64,7 +64,7 @@ pub(crate) fn find(inputs: &[Input], recursive: bool) -> Found {
     found
 }
 
-impl Found {
+impl FoundFiles {
     fn add(&mut self, path: &Path, recursive: bool, depth: usize) {
         let path = &tidy(path);
         if depth > MAX_DEPTH {
@@ -186,7 +186,7 @@ mod tests {
         folder
     }
 
-    fn names(found: &Found, folder: &Path) -> Vec<String> {
+    fn names(found: &FoundFiles, folder: &Path) -> Vec<String> {
         let prefix = format!("{}/", folder.display());
         found.files.iter().map(|file| file.name.strip_prefix(&prefix).unwrap_or(&file.name).to_owned()).collect()
     }

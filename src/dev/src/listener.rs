@@ -28,7 +28,7 @@ use tower::Service as _;
 
 /// Longest time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Path that tells that the server runs, without a token.
+/// Path of the liveness check, which needs no token.
 const LIVEZ: &str = "/livez";
 
 /// API server with the token of its user.
@@ -44,7 +44,7 @@ type Body = Either<apiserver::ResponseBody, Full<Bytes>>;
 
 /// Decision on a request.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum RequestCheck {
     Served,
     Alive,
     Refused(StatusCode, &'static str, &'static str),
@@ -97,7 +97,7 @@ impl GuardedServer {
 
     async fn answer(mut self, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         Ok(match self.judge(&request) {
-            Verdict::Served => {
+            RequestCheck::Served => {
                 request.headers_mut().remove(header::AUTHORIZATION);
                 match self.server.call(request).await {
                     Ok(response) => response.map(Either::Left),
@@ -105,12 +105,12 @@ impl GuardedServer {
                     Err(error) => status(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
                 }
             }
-            Verdict::Alive => Response::new(Either::Right(Full::new(Bytes::from_static(b"ok")))),
-            Verdict::Refused(code, reason, message) => status(code, reason, message),
+            RequestCheck::Alive => Response::new(Either::Right(Full::new(Bytes::from_static(b"ok")))),
+            RequestCheck::Refused(code, reason, message) => status(code, reason, message),
         })
     }
 
-    fn judge<B>(&self, request: &Request<B>) -> Verdict {
+    fn judge<B>(&self, request: &Request<B>) -> RequestCheck {
         let fields = request.headers();
         // Over HTTP/2 the host is in the target.
         let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
@@ -119,14 +119,14 @@ impl GuardedServer {
             fields.get_all(name).iter().map(HeaderValue::as_bytes).chain(host)
         });
         if !is_local {
-            return Verdict::Refused(StatusCode::FORBIDDEN, "Forbidden", loopback::REFUSAL);
+            return RequestCheck::Refused(StatusCode::FORBIDDEN, "Forbidden", loopback::REFUSAL);
         }
         let token = fields.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         let is_user = token.is_some_and(|token| Sha256::digest(token).as_slice() == self.token.as_slice());
         match request.uri().path() {
-            _ if is_user => Verdict::Served,
-            LIVEZ => Verdict::Alive,
-            _ => Verdict::Refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
+            _ if is_user => RequestCheck::Served,
+            LIVEZ => RequestCheck::Alive,
+            _ => RequestCheck::Refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
         }
     }
 }
@@ -161,7 +161,7 @@ mod tests {
         GuardedServer::new(ApiServer::new(jiff::Timestamp::now, |_| None), "secret")
     }
 
-    fn judged(target: &str, fields: &[(&str, &str)]) -> Verdict {
+    fn judged(target: &str, fields: &[(&str, &str)]) -> RequestCheck {
         let mut request = Request::builder().uri(target);
         for (name, value) in fields {
             request = request.header(*name, *value);
@@ -171,30 +171,30 @@ mod tests {
 
     #[test]
     fn only_the_token_opens_the_server() {
-        let unauthorized = Verdict::Refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
+        let unauthorized = RequestCheck::Refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
         let host = ("host", "127.0.0.1:6443");
         for (fields, expected) in [
-            (vec![host, ("authorization", "Bearer secret")], Verdict::Served),
+            (vec![host, ("authorization", "Bearer secret")], RequestCheck::Served),
             (vec![host, ("authorization", "Bearer other")], unauthorized),
             (
                 vec![host, ("authorization", "Basic secret")],
-                Verdict::Refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
+                RequestCheck::Refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
             ),
-            (vec![host], Verdict::Refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")),
+            (vec![host], RequestCheck::Refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")),
         ] {
             assert_eq!(judged("/api", &fields), expected, "{fields:?}");
         }
-        assert_eq!(judged("/livez", &[host]), Verdict::Alive);
+        assert_eq!(judged("/livez", &[host]), RequestCheck::Alive);
     }
 
     #[test]
     fn other_hosts_and_web_pages_are_refused_even_with_the_token() {
         let token = ("authorization", "Bearer secret");
-        let refused = |verdict: Verdict| matches!(verdict, Verdict::Refused(StatusCode::FORBIDDEN, ..));
+        let refused = |check: RequestCheck| matches!(check, RequestCheck::Refused(StatusCode::FORBIDDEN, ..));
         assert!(refused(judged("/api", &[("host", "evil.example"), token])));
         assert!(refused(judged("https://evil.example/api", &[token])), "over HTTP/2");
         assert!(refused(judged("/livez", &[("host", "evil.example")])));
         assert!(refused(judged("/api", &[("host", "localhost:1"), ("sec-fetch-site", "cross-site"), token])));
-        assert_eq!(judged("https://localhost:6443/api", &[token]), Verdict::Served);
+        assert_eq!(judged("https://localhost:6443/api", &[token]), RequestCheck::Served);
     }
 }

@@ -1,4 +1,4 @@
-//! Where our other programs are: beside this one, else on PATH.
+//! Locations of our other programs: beside this one, else on PATH.
 
 use std::{
     env, fs, io,

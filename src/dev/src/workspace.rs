@@ -1,4 +1,4 @@
-//! What the files hold, as they were last read. A file that cannot be read as YAML counts with what it held before.
+//! Content of the files, as they were last read. A file that cannot be read as YAML counts with what it held before.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -67,6 +67,9 @@ pub use frontmatter::{Metadata, OutputFormat};
 pub use messages::{Part, RenderedMessage, Role};
 use template::PromptTemplate;
 
+/// Cost of a byte of text without tags, by measurement: 113 ns in a build of profile dist.
+const COST_WITHOUT_TAGS: u64 = 128;
+
 /// Parsed prompt, which can be rendered.
 #[derive(Debug)]
 pub struct Prompt {
@@ -104,10 +107,10 @@ impl Prompt {
         Self::parse_with(name, text, &partials::included(name, prompts))
     }
 
-    /// Estimates the cost of [`Prompt::parse_among`]: for the text and each that it includes the number of its tags times its
-    /// length, a nanosecond or two each.
+    /// Estimates the cost of [`Prompt::parse_among`]: for the text and each that it includes the number of its tags and
+    /// [`COST_WITHOUT_TAGS`] more, times its length, a nanosecond or two each.
     pub fn cost(name: &str, prompts: &BTreeMap<&str, &str>) -> u64 {
-        let one = |text: &str| text.matches("{{").count() as u64 * text.len() as u64;
+        let one = |text: &str| (text.matches("{{").count() as u64 + COST_WITHOUT_TAGS) * text.len() as u64;
         let included = partials::included(name, prompts);
         prompts.get(name).map_or(0, |text| one(text)) + included.values().map(|text| one(text)).sum::<u64>()
     }

@@ -20,6 +20,8 @@ fn object() -> Arc<Object> {
         no_pod: None,
         left_out: Box::default(),
         limits: None,
+        budgets: None,
+        cost: None,
         listing: Listing::default(),
     })
 }

@@ -1,7 +1,7 @@
 //! Admin port: probes, metrics, and the demand endpoints that the scaler polls.
 //!
 //! `GET /_recif/demand` reports every workload for which a request has waited or was refused since the process started,
-//! and every agent for which a model answered a minute ago.
+//! every agent for which a model answered a minute ago, and every workload with a budget of tokens for all callers.
 //! It responds only to processes that hold the keys of Secret `recif-identity` and send a token signed with them in
 //! `X-Recif-Caller`. A gateway without keys and with `--auth none` responds to every caller.
 //!
@@ -10,7 +10,8 @@
 //!   "instance": "0123456789abcdef", "uptimeMs": 61000,
 //!   "workloads": [
 //!     { "kind": "Agent", "namespace": "default", "name": "weather", "waiting": 2, "waitingMs": 5400, "refused": 7,
-//!       "halted": 0, "models": { "openai/gpt": 3, "stub/echo (HTTP 503)": 5 } }
+//!       "halted": 0, "models": { "openai/gpt": 3, "stub/echo (HTTP 503)": 5 },
+//!       "tokens": { "day": 20784, "spent": 12000, "cost": 36000000 } }
 //!   ]
 //! }
 //! ```
@@ -20,7 +21,9 @@
 //! length. `refused` counts requests refused for want of room. `halted` counts requests to a workload that is Failed
 //! without Pods for a reason that a ready Pod would end. `waitingMs` and both counters only grow within an instance,
 //! unless the workload is deleted. `models` says which models answered in the last minute that is over, for agents that
-//! were called in it, and in brackets the failure of the first model where another one answered. Reading changes nothing.
+//! were called in it, and in brackets the failure of the first model where another one answered. `tokens` has those that all callers of
+//! a workload with a budget have used today, their cost in 10⁻⁹ of the currency if there is a budget of it, and the day, in days since
+//! 1970 (UTC). Reading changes nothing.
 //!
 //! `GET /_recif/demand/cold?after=N` is a [long poll](https://www.rfc-editor.org/rfc/rfc6202) for the same callers. It
 //! responds with `{"times": M, "workloads": […]}` as soon as `times` differs from N, and after 25 s in any case, so the
@@ -50,7 +53,8 @@ use tokio::{
 
 use super::{
     auth::Auth,
-    limits::{LimitReport, LimitTime, MAX_REPORT},
+    limits::{LimitReport, LimitTime, MAX_REPORT, cost_name},
+    routes::Route,
     state::GatewayContext,
     workload::WorkloadState,
 };
@@ -85,6 +89,16 @@ struct WorkloadDemand {
     halted: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     models: Option<BTreeMap<String, u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<DayTokens>,
+}
+
+/// Tokens that all callers of a workload have used in a day, and their cost in 10⁻⁹ of the currency.
+#[derive(Debug, Serialize)]
+struct DayTokens {
+    day: i64,
+    spent: u64,
+    cost: u64,
 }
 
 impl Admin {
@@ -150,19 +164,31 @@ fn authorize(admin: &Admin, headers: &HeaderMap, audience: &str) -> Result<(), (
 async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<DemandReport>, (StatusCode, String)> {
     authorize(&admin, &headers, DEMAND_AUDIENCE)?;
     let routes = admin.shared.routes.all().into_iter();
+    let has_budget = |route: &Route| {
+        let cost = route.object.cost.as_ref().map(|cost| cost.budgets);
+        route.object.budgets.into_iter().chain(cost).any(|budgets| budgets.per_workload.is_some())
+    };
     let counted = routes.filter(|route| {
         let demand = route.workload.demand();
         let has_waited = demand.waiting > 0 || demand.waited > Duration::ZERO;
-        has_waited || demand.refused + demand.halted > 0 || route.workload.models.last_minute(Instant::now()).is_some()
+        let was_called = || route.workload.models.last_minute(Instant::now()).is_some();
+        has_waited || demand.refused + demand.halted > 0 || has_budget(route) || was_called()
     });
-    let report = |workload: &WorkloadState| WorkloadDemand {
-        models: workload.models.last_minute(Instant::now()),
-        ..WorkloadDemand::of(workload)
+    let now = LimitTime::now(&admin.shared.clock);
+    let tokens = |route: &Route| DayTokens {
+        day: now.day(),
+        spent: admin.shared.limits.spent_today(&route.workload.full_name, now),
+        cost: admin.shared.limits.spent_today(&cost_name(&route.workload.full_name), now),
+    };
+    let report = |route: &Route| WorkloadDemand {
+        models: route.workload.models.last_minute(Instant::now()),
+        tokens: has_budget(route).then(|| tokens(route)),
+        ..WorkloadDemand::of(&route.workload)
     };
     Ok(Json(DemandReport {
         instance: admin.shared.instance.clone(),
         uptime_ms: millis(admin.started.elapsed()),
-        workloads: counted.map(|route| report(route.workload.as_ref())).collect(),
+        workloads: counted.map(|route| report(&route)).collect(),
     }))
 }
 
@@ -178,6 +204,7 @@ impl WorkloadDemand {
             refused: demand.refused,
             halted: demand.halted,
             models: None,
+            tokens: None,
         }
     }
 }

@@ -1,22 +1,20 @@
 //! HTTP/1.1 connection of a client: serves one request after the other until one of the two sides closes.
 
-use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{io, pin::Pin, sync::Arc, time::Duration};
 
-use cluster::access::Network;
 use http1::{Connection, Fields, Framing, HeadError, KEEP_ALIVE, RequestHead};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{
-    auth::RequestCaller,
     clients::ClientId,
-    limits::{LimitTime, RateRefusal, form_at},
+    limits::{LimitTime, cost_name, form_at},
     local_response::{ErrorForm, LocalResponse},
     meter::Meter,
     path::{Path, RouteError},
     recheck::{RECHECK_INTERVAL, while_allowed},
     record::RecordGuard,
     relay,
-    request::{RelayOutcome, RequestContext},
+    request::{RelayOutcome, RequestContext, client_id, origin},
     root::{self, ChosenAgent, HeldBody, RootOutcome},
     routes::Route,
     sessions::SessionRef,
@@ -214,8 +212,8 @@ async fn request<S: ClientStream>(
             return refuse(client, refusal, head.is_head(), close, shared).await;
         }
     };
-    if let Some(limited) = limited(&route, || client_id(&caller, &head, peer, shared), shared) {
-        let (refusal, form) = (limited.response(route.workload.kind), form_at(path.rest, form));
+    if let Some(refusal) = limited(&route, || client_id(&caller, &head, peer, shared), shared) {
+        let form = form_at(path.rest, form);
         let refusal = Refusal { response: &refusal, form, meter, record: Some(&record) };
         return refuse(client, refusal, head.is_head(), close, shared).await;
     }
@@ -268,30 +266,29 @@ async fn is_still_authorized(call: &RequestContext<'_>) -> bool {
     !lost
 }
 
-/// Returns who the client is, for what is counted by client.
-fn client_id(caller: &RequestCaller, head: &RequestHead<'_>, peer: &Peer, shared: &GatewayContext) -> ClientId {
-    match &caller.user {
-        Some(user) => ClientId::User(user.clone()),
-        None => ClientId::Address(origin(head, peer, shared)),
+/// Counts a request against the limits of its workload, if tokens are left for it. Returns the refusal if they are not, or a limit is
+/// reached.
+fn limited(route: &Route, client: impl Fn() -> ClientId, shared: &GatewayContext) -> Option<LocalResponse> {
+    let Route { object, workload, meter, .. } = route;
+    if !object.has_limits() {
+        return None;
     }
-}
-
-/// Counts a request against the limits of its workload. Returns the refusal if one is reached.
-fn limited(route: &Route, client: impl FnOnce() -> ClientId, shared: &GatewayContext) -> Option<RateRefusal> {
-    let limits = route.object.limits?;
     let now = LimitTime::now(&shared.clock);
-    let refusal = shared.limits.admit(limits, &route.workload.full_name, client, now).err()?;
-    route.meter.count_limited(refusal.per);
-    Some(refusal)
-}
-
-/// Returns the client's address: the last one in the chain of `X-Forwarded-For` that is no trusted proxy.
-fn origin(head: &RequestHead<'_>, peer: &Peer, shared: &GatewayContext) -> IpAddr {
-    if !peer.trusted {
-        return peer.address;
+    if let Some(budgets) = &object.budgets
+        && let Err(refusal) = shared.limits.check_budgets(budgets, &workload.full_name, &client, now)
+    {
+        meter.count_over_budget(refusal.per);
+        return Some(refusal.response());
     }
-    let chain: Vec<_> = head.fields.values(head.bytes, "x-forwarded-for").collect();
-    Network::client_address(&shared.settings.trusted_proxies, peer.address, Network::hops(&chain))
+    if let Some(cost) = &object.cost
+        && let Err(refusal) = shared.limits.check_budgets(&cost.budgets, &cost_name(&workload.full_name), &client, now)
+    {
+        meter.count_over_budget(refusal.per);
+        return Some(cost.response(&refusal));
+    }
+    let refusal = shared.limits.admit(object.limits?, &workload.full_name, client, now).err()?;
+    meter.count_limited(refusal.per);
+    Some(refusal.response(workload.kind))
 }
 
 /// Serves a request at the root. Returns the agent that is to serve it, or how the request ended.
@@ -320,7 +317,7 @@ struct Refusal<'a> {
     form: ErrorForm,
     /// Meter of the addressed workload, if there is one.
     meter: Option<&'a Meter>,
-    /// What the audit and the trace are to say of the request, if it is one for a workload.
+    /// Record for audit and trace, if the request is for a workload.
     record: Option<&'a RecordGuard<'a>>,
 }
 

@@ -1,19 +1,19 @@
-//! Counters of a fixed number, each for what comes first.
+//! Bounded set of counters with numeric keys.
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 
-/// Counters by a number that is not known before: each of the first ones gets a slot. Zero marks a free slot.
+/// Slots of counters. A key, which is not 0, gets the first free slot when it is first counted; key 0 marks a free slot.
 #[derive(Debug)]
 pub(super) struct Slots(Box<[(AtomicU16, AtomicU64)]>);
 
 impl Slots {
-    /// Creates a slot for each reserved number, and free ones.
+    /// Creates one slot for each reserved key, and `free` more.
     pub(super) fn new(reserved: impl IntoIterator<Item = u16>, free: usize) -> Self {
         let owners = reserved.into_iter().chain(std::iter::repeat_n(0, free));
         Self(owners.map(|owner| (AtomicU16::new(owner), AtomicU64::new(0))).collect())
     }
 
-    /// Counts; returns false if every slot has another number.
+    /// Adds 1 to the counter of a key. Returns false if the key has none and no slot is free.
     pub(super) fn count(&self, number: u16) -> bool {
         for (owner, count) in &self.0 {
             let found = match owner.load(Relaxed) {
@@ -28,7 +28,7 @@ impl Slots {
         false
     }
 
-    /// Returns the numbers that were counted, and how often.
+    /// Returns each key that was counted, with its count.
     pub(super) fn read(&self) -> impl Iterator<Item = (u16, u64)> {
         let read = self.0.iter().map(|(owner, count)| (owner.load(Relaxed), count.load(Relaxed)));
         read.filter(|(_, count)| *count > 0)

@@ -32,6 +32,7 @@ pub fn example_metrics() -> Result<String, fmt::Error> {
     drop(meter.begin_request(Instant::now()));
     metrics.refused(Some(&meter), &unknown_workload());
     meter.count_limited(LimitPer::Caller);
+    meter.set_budget_left(Some(0.5));
     meter.tokens.count(&ReportedUsage { tokens: [1; 5], model: Some("openai/gpt-5".into()) });
     metrics.encode()
 }

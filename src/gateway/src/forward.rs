@@ -1,21 +1,23 @@
 //! Rewrites heads for forwarding: the request head that a workload gets, and the response head that a client gets.
 
+use crds::usage::{COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER, SPENT_HEADER};
 use http1::{HeadWriter, RequestHead, ResponseHead, is_lenient_match};
 use telemetry::{TRACEPARENT, TRACESTATE};
 
 use super::{
+    limits::{LimitTime, cost_name},
     path::Path,
     request::RequestContext,
+    routes::Route,
     sessions::{self, PodTag},
     traces::sent_context,
-    workload::WorkloadState,
 };
 
 /// Header fields by which frameworks override the path or the method of a request.
 const REROUTES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-override"];
 
 /// Writes the request head that a Pod of the workload gets.
-pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadState, out: &mut Vec<u8>) {
+pub(super) fn write_request_head(call: &RequestContext<'_>, route: &Route, out: &mut Vec<u8>) {
     let RequestContext { head, path, caller, peer, shared, session, token, record, .. } = call;
     // Reserves room for the added fields, so that the buffer grows once.
     out.reserve(head.bytes.len() + token.map_or(0, str::len) + 512);
@@ -70,8 +72,18 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
     if let Some(token) = token {
         writer = writer.field(identity::CALLER_HEADER, token);
     }
+    let name = &route.workload.full_name;
+    if let Some(budgets) = &route.object.budgets {
+        let left = shared.limits.left(budgets, name, || call.client(), LimitTime::now(&shared.clock));
+        writer = writer.field(LEFT_HEADER, left.to_string());
+    }
+    if let Some(cost) = &route.object.cost {
+        let now = LimitTime::now(&shared.clock);
+        let left = shared.limits.left(&cost.budgets, &cost_name(name), || call.client(), now);
+        writer = writer.field(LEFT_COST_HEADER, left.to_string()).field(PRICES_HEADER, cost.prices.to_string());
+    }
     // If the address belongs to a Pod of another workload by now, its sidecar responds 421 to this name.
-    writer = writer.field("x-recif-via", &shared.instance).field("X-Recif-Workload", workload.full_name.as_bytes());
+    writer = writer.field("x-recif-via", &shared.instance).field("X-Recif-Workload", name.as_bytes());
     writer.end_request(head);
 }
 
@@ -88,6 +100,8 @@ pub(super) fn write_response_head(
     let writer = HeadWriter::response(head, request.version, out).with_trailers(request.takes_trailers());
     let mut writer = writer.copy(head.bytes, head.fields, |name| {
         name.eq_ignore_ascii_case(b"x-recif-load")
+            || name.eq_ignore_ascii_case(SPENT_HEADER.as_bytes())
+            || name.eq_ignore_ascii_case(COST_HEADER.as_bytes())
             || (pod.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()))
     });
     if head.is_interim() {

@@ -3,7 +3,7 @@
 //! the edge.
 //!
 //! A client selects HTTP/2 by the connection preface (prior knowledge) or by ALPN. WebSocket over HTTP/2 (RFC 8441) is
-//! not offered. Trailers of a request are dropped, as those of HTTP/1.1 are; trailers of a response reach a client that says
+//! not offered. Trailers of a request are dropped, as those of HTTP/1.1 are; trailers of a response reach a client that sends
 //! `te: trailers`, as gRPC does.
 
 use std::{

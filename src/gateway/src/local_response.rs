@@ -56,6 +56,7 @@ impl LocalResponse {
                 let (kind, param, code) = match (*reason, *status) {
                     ("unknown", _) => ("invalid_request_error", Some("model"), "model_not_found"),
                     ("rate", _) => ("requests", None, "rate_limit_exceeded"),
+                    ("budget", _) => ("insufficient_quota", None, "insufficient_quota"),
                     (other, ..500) => ("invalid_request_error", None, other),
                     (other, _) => ("server_error", None, other),
                 };

@@ -28,17 +28,18 @@ const OTHER: &str = "other";
 const RESERVED: [&str; 3] = ["no-capacity", "queue-full", OTHER];
 /// Further reasons that a workload counts one by one.
 const FREE_REASONS: usize = 2;
-/// Most series of one workload, 32: 12 of the durations (9 buckets, the one without a bound, sum and count), 2 gauges,
-/// 3 outcomes of cold starts, 3 codes and 5 classes, 5 reasons, of which 3 are reserved, and 2 limits.
+/// Most series of one workload, 35: 12 of the durations (9 buckets, the one without a bound, sum and count), 3 gauges,
+/// 3 outcomes of cold starts, 3 codes and 5 classes, 5 reasons, of which 3 are reserved, 2 limits and 2 budgets.
 #[cfg(test)]
 pub(super) const MAX_SERIES: usize =
-    BUCKETS.len() + 3 + 2 + 2 + ColdStart::ALL.len() + CODES + CLASSES.len() + RESERVED.len() + FREE_REASONS;
+    BUCKETS.len() + 3 + 3 + 2 + 2 + ColdStart::ALL.len() + CODES + CLASSES.len() + RESERVED.len() + FREE_REASONS;
 
 /// Reasons of refusals. One that is missing here counts as `other`.
-pub(super) const REASONS: [&str; 20] = [
+pub(super) const REASONS: [&str; 21] = [
     "auth-unavailable",
     "bad-path",
     "bad-request",
+    "budget",
     "connect",
     "forbidden",
     "foreign-origin",
@@ -111,6 +112,10 @@ pub(super) struct Meter {
     cold_starts: [AtomicU64; ColdStart::ALL.len()],
     /// Requests beyond a limit, in the order of [`LimitPer::ALL`].
     limited: [AtomicU64; LimitPer::ALL.len()],
+    /// Requests for which no tokens were left, in the same order.
+    over_budget: [AtomicU64; LimitPer::ALL.len()],
+    /// Part of the workload's budget that is left, as the bits of a float; not a number without a budget.
+    budget_left: AtomicU64,
     /// Tokens that responses reported.
     pub(super) tokens: ModelTokens,
 }
@@ -141,6 +146,8 @@ impl Meter {
             active: AtomicI64::new(0),
             cold_starts: Default::default(),
             limited: Default::default(),
+            over_budget: Default::default(),
+            budget_left: AtomicU64::new(f64::NAN.to_bits()),
             tokens: ModelTokens::default(),
         }
     }
@@ -172,6 +179,29 @@ impl Meter {
     pub(super) fn limited(&self) -> impl Iterator<Item = (LimitPer, u64)> {
         let read = LimitPer::ALL.into_iter().zip(&self.limited).map(|(per, count)| (per, count.load(Relaxed)));
         read.filter(|(_, count)| *count > 0)
+    }
+
+    /// Counts a request for which no tokens were left, besides its refusal.
+    pub(super) fn count_over_budget(&self, per: LimitPer) {
+        if let Some(count) = self.over_budget.get(per as usize) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Returns for how many requests no tokens were left, by whose budget it was.
+    pub(super) fn over_budget(&self) -> impl Iterator<Item = (LimitPer, u64)> {
+        let read = LimitPer::ALL.into_iter().zip(&self.over_budget).map(|(per, count)| (per, count.load(Relaxed)));
+        read.filter(|(_, count)| *count > 0)
+    }
+
+    /// Sets the part of the workload's budget that is left, from 0 to 1; `None`: it has none.
+    pub(super) fn set_budget_left(&self, part: Option<f64>) {
+        self.budget_left.store(part.unwrap_or(f64::NAN).to_bits(), Relaxed);
+    }
+
+    /// Returns the part of the workload's budget that is left.
+    pub(super) fn budget_left(&self) -> Option<f64> {
+        Some(f64::from_bits(self.budget_left.load(Relaxed))).filter(|part| !part.is_nan())
     }
 
     fn count_reason(&self, reason: &str) {
@@ -311,7 +341,7 @@ mod tests {
         }
         let expected = [("no-capacity", 1), ("queue-full", 1), ("other", 3), ("connect", 2), ("timeout", 1)];
         assert_eq!(meter.reasons().collect::<Vec<_>>(), expected);
-        assert_eq!(MAX_SERIES, 32);
+        assert_eq!(MAX_SERIES, 35);
     }
 
     #[test]

@@ -141,10 +141,19 @@ impl Collector for MeterCollector {
             "Requests that were refused because a limit of the workload was reached, by whose requests it counts.";
         let mut limited = encoder.encode_descriptor("limited", help, None, MetricType::Counter)?;
         for meter in &meters {
-            for (per, count) in meter.limited() {
+            let by_rate = meter.limited().map(|(per, count)| (per, "rate", count));
+            for (per, reason, count) in by_rate.chain(meter.over_budget().map(|(per, count)| (per, "budget", count))) {
                 let mut labels = labels(meter, Some(("per", per.as_str())));
-                labels.push(("reason", "rate"));
+                labels.push(("reason", reason));
                 limited.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            }
+        }
+        let help = "Part of the tokens of today that is left of the budget of all callers, from 0 to 1.";
+        let mut left = encoder.encode_descriptor("budget_left_ratio", help, None, MetricType::Gauge)?;
+        for meter in &meters {
+            // Workloads without names share a meter.
+            if let Some(part) = meter.budget_left().filter(|_| !meter.name.is_empty()) {
+                left.encode_family(&labels(meter, None))?.encode_gauge(&part)?;
             }
         }
         let help = "Requests that waited for a workload without ready Pods, by outcome: served, timeout (no Pod became ready in \
@@ -239,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_workload_has_32_series_at_most_and_a_thousand_take_a_megabyte() {
+    async fn a_workload_has_35_series_at_most_and_a_thousand_take_a_megabyte() {
         let meters = Arc::new(Meters::new(true));
         for at in 0..1000 {
             let name = format!("agent-{at}");
@@ -249,7 +258,11 @@ mod tests {
             for reason in crate::meter::REASONS {
                 meter.refused(&crate::local_response::LocalResponse::new(503, reason, "x"));
             }
-            crate::limits::LimitPer::ALL.into_iter().for_each(|per| meter.count_limited(per));
+            for per in crate::limits::LimitPer::ALL {
+                meter.count_limited(per);
+                meter.count_over_budget(per);
+            }
+            meter.set_budget_left(Some(0.5));
             for end in
                 [crate::meter::ColdStart::Served, crate::meter::ColdStart::Timeout, crate::meter::ColdStart::Left]
             {

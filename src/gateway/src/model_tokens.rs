@@ -6,10 +6,10 @@ use super::usage::{ReportedUsage, TokenDirection};
 
 /// Most models of a workload that are counted by name.
 pub(super) const MAX_MODELS: usize = 20;
-/// Name under which further models count, and reports without one.
+/// Name for all further models, and for reports without a model.
 const OTHER: &str = "other";
 
-/// Counters of tokens by model. A response that reports nothing does not touch them.
+/// Counters of tokens by model. A response without a report does not lock them.
 #[derive(Debug, Default)]
 pub(super) struct ModelTokens(Mutex<Vec<ModelSums>>);
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cluster::{ObjectVersion, resource::Resource};
+use cluster::ObjectVersion;
 use crds::{
     Period, Proxy,
     flow_set::{FlowState, LEFT_OUT},
@@ -13,47 +13,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use meta::{CommonStatus, condition_type};
 use serde::Deserialize;
 
-use super::limits::{LimitPer, RateLimits};
+use super::limits::{CostBudgets, RateLimits, SpecifiedLimit, TokenBudgets};
 
-/// Kind that is reachable through the gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
-pub enum RoutedKind {
-    Agent,
-    Flow,
-    FlowSet,
-    McpServer,
-}
-
-impl RoutedKind {
-    /// All routed kinds.
-    pub(super) const ALL: [Self; 4] = [Self::Agent, Self::Flow, Self::FlowSet, Self::McpServer];
-
-    /// API resource of the kind.
-    pub(super) fn resource(self) -> Resource {
-        match self {
-            Self::Agent => Resource::of::<crds::Agent>(),
-            Self::Flow => Resource::of::<crds::Flow>(),
-            Self::FlowSet => Resource::of::<crds::FlowSet>(),
-            Self::McpServer => Resource::of::<crds::MCPServer>(),
-        }
-    }
-
-    /// Returns the name of the kind, such as `Agent`.
-    pub(super) fn name(self) -> &'static str {
-        self.resource().kind
-    }
-
-    /// Returns the plural of the kind, as RBAC rules name it, such as `agents`.
-    pub(super) fn plural(self) -> &'static str {
-        self.resource().plural
-    }
-
-    /// Returns the path segment of the kind, such as `agents`.
-    pub(super) fn word(self) -> &'static str {
-        if self == Self::McpServer { "mcp" } else { self.plural() }
-    }
-}
+pub use super::routed_kind::RoutedKind;
 
 /// Routing data of a workload's object. A field that the object lacks has its default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,11 +42,20 @@ pub struct Object {
     pub left_out: Box<[(Box<str>, Box<str>)]>,
     /// Limits of its requests; `None` if it has none.
     pub limits: Option<RateLimits>,
+    /// Budgets of tokens; `None` if it has none.
+    pub budgets: Option<TokenBudgets>,
+    /// Budgets of cost; `None` if it has none, or not yet the prices of its models.
+    pub cost: Option<CostBudgets>,
     /// Fields that lists of agents show.
     pub listing: Listing,
 }
 
 impl Object {
+    /// Reports whether anything of it is counted for a limit.
+    pub(super) fn has_limits(&self) -> bool {
+        self.limits.is_some() || self.budgets.is_some() || self.cost.is_some()
+    }
+
     /// Returns the reason why the flow that the rest of a path leads to is not served, if the Pods run without it.
     pub(super) fn left_out(&self, rest: &[u8]) -> Option<&str> {
         let first = rest.strip_prefix(b"/")?.split(|byte| matches!(byte, b'/' | b'?')).next()?;
@@ -98,7 +69,7 @@ impl Object {
 pub struct Listing {
     /// Time of the creation, in seconds since 1970.
     pub created: i64,
-    /// What the agent is for, in the words of its author; empty if unknown.
+    /// Purpose of the agent, in the words of its author; empty if unknown.
     pub description: Box<str>,
     /// Set if the agent does not serve the paths of our runner, such as `/chat`.
     pub speaks_otherwise: bool,
@@ -139,20 +110,13 @@ pub(super) fn read(kind: RoutedKind, head: &ObjectVersion, json: &str) -> Result
         anonymous_paths: spec.expose.anonymous_paths,
         last_invocation_at: status.last_invocation_at.as_deref().and_then(|text| text.parse().ok()),
         left_out,
-        limits: limits(&spec.limits),
+        limits: RateLimits::read(&spec.limits),
+        // An MCP server has no model.
+        budgets: TokenBudgets::read(&spec.limits).filter(|_| kind != RoutedKind::McpServer),
+        cost: CostBudgets::read(&spec.limits, status.prices.as_deref()),
         listing,
         no_pod: no_pod(kind, head, metadata, &status.common),
     })
-}
-
-/// Returns the limits that this gateway knows.
-fn limits(specified: &[WireLimit]) -> Option<RateLimits> {
-    let of = |per: LimitPer| {
-        let limit = specified.iter().find(|limit| &*limit.per == per.as_str())?;
-        limit.requests_per_minute.filter(|requests| *requests > 0)
-    };
-    let limits = RateLimits { per_workload: of(LimitPer::Workload), per_caller: of(LimitPer::Caller) };
-    (limits != RateLimits::default()).then_some(limits)
 }
 
 fn left_out(status: &WireWorkloadStatus) -> Box<[(Box<str>, Box<str>)]> {
@@ -219,15 +183,7 @@ struct WireWorkloadSpec {
     expose: WireExpose,
     description: Option<Box<str>>,
     protocol: Option<Box<str>>,
-    limits: Vec<WireLimit>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireLimit {
-    per: Box<str>,
-    #[serde(default)]
-    requests_per_minute: Option<u32>,
+    limits: Vec<SpecifiedLimit>,
 }
 
 #[derive(Deserialize)]
@@ -253,6 +209,8 @@ struct WireWorkloadStatus {
     children: Vec<StatusChild>,
     #[serde(default)]
     flows: Vec<FlowState>,
+    #[serde(default)]
+    prices: Option<Box<str>>,
 }
 
 #[derive(Deserialize)]
@@ -280,6 +238,8 @@ pub(super) mod testing {
             no_pod: None,
             left_out: Box::default(),
             limits: None,
+            budgets: None,
+            cost: None,
             listing: Listing::default(),
         }
     }
@@ -317,17 +277,21 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_kept_by_what_they_count() {
-        assert_eq!(object("", "", "").limits, None);
-        assert_eq!(object(r#","limits":[]"#, "", "").limits, None);
-        let both = r#","limits":[{"per":"caller","requestsPerMinute":10},{"per":"workload","requestsPerMinute":600}]"#;
-        let expected = RateLimits { per_workload: Some(600), per_caller: Some(10) };
-        assert_eq!(object(both, "", "").limits, Some(expected));
-        assert_eq!(
-            object(r#","limits":[{"per":"team","requestsPerMinute":1}]"#, "", "").limits,
-            None,
-            "of a later version"
+    fn an_mcp_server_has_no_budgets() {
+        let json = r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"},
+            "spec":{"limits":[{"per":"caller","requestsPerMinute":10,"tokensPerDay":5}]}}"#;
+        let read = |kind| read(kind, &object_version(json).unwrap(), json).unwrap();
+        let (server, flow) = (read(RoutedKind::McpServer), read(RoutedKind::Flow));
+        assert!(server.limits.is_some() && server.budgets.is_none());
+        assert!(flow.limits == server.limits && flow.budgets.is_some());
+        assert_eq!((object("", "", "").limits, object(r#","limits":[]"#, "", "").budgets), (None, None));
+        let cost = r#","limits":[{"per":"caller","costPerDay":"2.5"}]"#;
+        assert!(
+            object(cost, r#","prices":"EUR, a/b 1 2 3 4""#, "")
+                .cost
+                .is_some_and(|cost| cost.budgets.per_caller.is_some())
         );
+        assert_eq!(object(cost, "", "").cost, None, "there are no prices yet");
     }
 
     #[test]

@@ -211,7 +211,7 @@ fn process_attributes(config: &TelemetryConfig, instance: &str, namespace: &str)
         (K8S_NAMESPACE_NAME, namespace.to_owned()),
         (RECIF_KIND, "gateway".to_owned()),
     ];
-    // Kubernetes names the host of a Pod after it.
+    // The hostname of a Pod is its name.
     attributes.extend(std::env::var("HOSTNAME").ok().filter(|pod| !pod.is_empty()).map(|pod| (K8S_POD_NAME, pod)));
     attributes
 }
@@ -262,6 +262,7 @@ pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> 
             ticks.tick().await;
             sweeping.routes.sweep();
             sweeping.limits.sweep(LimitTime::now(&sweeping.clock));
+            sweeping.measure_budgets();
         }
     });
     let (writing, stop) = (shared.clone(), CancellationToken::new());
@@ -299,7 +300,7 @@ fn watch(shared: &Arc<GatewayContext>, watches: &Watches, tasks: &mut JoinSet<()
         let map = Arc::<ObjectMap<Object>>::default();
         let routes = shared.clone();
         map.subscribe(move |change| {
-            if change.new.as_ref().is_some_and(|object| object.limits.is_some()) {
+            if change.new.as_ref().is_some_and(|object| object.has_limits()) {
                 routes.limits.set_used();
             }
             routes.routes.object(kind, &change.key, change.new.clone());

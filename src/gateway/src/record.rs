@@ -1,12 +1,9 @@
-//! What the audit and the trace tell of one request. A request fills it in while it goes on, by shared references, and hands it over
-//! at its end without waiting.
+//! Guard that fills in the record of a request by shared references while the request is served, and queues it without waiting when
+//! the request ends.
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -18,6 +15,7 @@ use super::{
     audit::AuditLog,
     auth::RequestCaller,
     local_response::LocalResponse,
+    request_record::{RequestRecord, millis},
     traces::{RequestSpan, RequestTraces, TracedRequest},
     usage::ReportedUsage,
     workload::WorkloadState,
@@ -25,114 +23,8 @@ use super::{
 
 /// Response header with the id of the trace.
 const RUN_HEADER: &str = "x-recif-run";
-/// Value of [`RequestRecord::first_byte`] before the response begins.
-const NEVER: u64 = u64::MAX;
 
-/// Facts about one request to a workload.
-#[derive(Debug)]
-pub(super) struct RequestRecord {
-    pub(super) workload: Arc<WorkloadState>,
-    pub(super) method: &'static str,
-    pub(super) client: IpAddr,
-    pub(super) arrived: Instant,
-    /// Time that the request took; zero until it has ended.
-    pub(super) took: Duration,
-    /// Caller, once it is known.
-    pub(super) caller: OnceLock<RequestCaller>,
-    /// Id of the trace: the one with which the request goes on, or the one that the Pod began.
-    pub(super) trace: OnceLock<[u8; 16]>,
-    /// Span, if the request is traced.
-    pub(super) span: Option<Box<RequestSpan>>,
-    /// Reason of the refusal by the gateway.
-    pub(super) reason: OnceLock<&'static str>,
-    /// Address of the Pod that responded.
-    pub(super) pod: OnceLock<SocketAddr>,
-    /// What the models used.
-    pub(super) usage: OnceLock<Box<ReportedUsage>>,
-    /// Status code; 0 without a response.
-    code: AtomicU16,
-    bytes_in: AtomicU64,
-    bytes_out: AtomicU64,
-    /// Time until the head of the response, in milliseconds.
-    first_byte: AtomicU64,
-    /// Time spent in the queue, in milliseconds.
-    queued: AtomicU64,
-    /// Set once the client has the whole response.
-    complete: AtomicBool,
-}
-
-impl RequestRecord {
-    /// Creates the record of a request that has just arrived.
-    fn new(workload: Arc<WorkloadState>, method: &[u8], arrived: Instant, client: IpAddr) -> Self {
-        Self {
-            workload,
-            method: known_method(method),
-            client,
-            arrived,
-            took: Duration::ZERO,
-            caller: OnceLock::new(),
-            trace: OnceLock::new(),
-            span: None,
-            reason: OnceLock::new(),
-            pod: OnceLock::new(),
-            usage: OnceLock::new(),
-            code: AtomicU16::new(0),
-            bytes_in: AtomicU64::new(0),
-            bytes_out: AtomicU64::new(0),
-            first_byte: AtomicU64::new(NEVER),
-            queued: AtomicU64::new(0),
-            complete: AtomicBool::new(false),
-        }
-    }
-
-    /// Reports whether the gateway refused the request, or let it through to no Pod for want of a verdict.
-    pub(super) fn is_refused(&self) -> bool {
-        self.reason.get().is_some() || self.caller.get().is_none()
-    }
-
-    /// Returns the verdict of the gateway.
-    pub(super) fn verdict(&self) -> &'static str {
-        match self.caller.get() {
-            _ if self.reason.get().is_some() && matches!(self.code.load(Relaxed), 401 | 403) => "denied",
-            Some(caller) if !self.is_refused() && caller.is_anonymous() => "anonymous",
-            Some(_) if !self.is_refused() => "allowed",
-            _ => "refused",
-        }
-    }
-
-    /// Returns the status code; `None` without a response.
-    pub(super) fn code(&self) -> Option<u16> {
-        Some(self.code.load(Relaxed)).filter(|code| *code > 0)
-    }
-
-    /// Returns how many bytes of the request's body and of the response's body were relayed.
-    pub(super) fn bytes(&self) -> (u64, u64) {
-        (self.bytes_in.load(Relaxed), self.bytes_out.load(Relaxed))
-    }
-
-    /// Returns the milliseconds until the head of the response; `None` if the gateway responded, or nothing did.
-    pub(super) fn first_byte(&self) -> Option<u64> {
-        Some(self.first_byte.load(Relaxed)).filter(|millis| *millis != NEVER)
-    }
-
-    /// Returns the milliseconds for which the request was queued.
-    pub(super) fn queued(&self) -> u64 {
-        self.queued.load(Relaxed)
-    }
-
-    /// Reports whether the response was cut off.
-    pub(super) fn aborted(&self) -> bool {
-        !self.complete.load(Relaxed)
-    }
-
-    fn event(&self, name: &'static str, at: Instant) {
-        if let Some(span) = &self.span {
-            span.event(name, at);
-        }
-    }
-}
-
-/// Where the records of requests go.
+/// Audit and traces, which get the record of each request.
 #[derive(Debug)]
 pub(super) struct RequestLog {
     /// Audit of the requests to workloads.
@@ -142,7 +34,7 @@ pub(super) struct RequestLog {
 }
 
 impl RequestLog {
-    /// Begins the record of a request to a workload that arrived at `arrived`, if the audit is to have one.
+    /// Begins the record of a request to a workload that arrived at `arrived`, if the audit is on.
     pub(super) fn begin(
         &self,
         workload: Option<&Arc<WorkloadState>>,
@@ -155,13 +47,13 @@ impl RequestLog {
         RecordGuard { log: self, record: record.map(Arc::new) }
     }
 
-    /// Waits until all requests that have ended are told of, or until that takes too long.
+    /// Waits until the lines and spans of all requests that have ended are written and sent, or until a timeout.
     pub(super) async fn flush(&self) {
         tokio::join!(self.audit.flush(), self.traces.flush());
     }
 }
 
-/// Guard of a request's record, if it has one. Dropping it ends the request and hands the record over.
+/// Guard of a request's record, if it has one. Dropping it ends the request and queues the record.
 #[derive(Debug)]
 pub(crate) struct RecordGuard<'a> {
     log: &'a RequestLog,
@@ -175,7 +67,7 @@ impl RecordGuard<'_> {
         self.record.is_some()
     }
 
-    /// Begins the span of an admitted request, if it is to be traced.
+    /// Begins the span of an admitted request, if its trace is recorded.
     pub(crate) fn trace(&mut self, request: &TracedRequest<'_>, client: impl FnOnce() -> IpAddr) {
         let Some(span) = self.log.traces.begin(request) else { return };
         let TracedRequest { head, caller, workload, arrived, .. } = request;
@@ -216,7 +108,7 @@ impl RecordGuard<'_> {
         }
     }
 
-    /// Notes that the request is sent to a Pod, perhaps once more, in this trace.
+    /// Notes that the request is sent to a Pod, for the first time or again, in this trace.
     pub(crate) fn sent(&self, trace: Option<[u8; 16]>) {
         if let Some(record) = &self.record {
             record.bytes_in.store(0, Relaxed);
@@ -229,6 +121,7 @@ impl RecordGuard<'_> {
     /// Notes that the request is to be sent again.
     pub(crate) fn retried(&self) {
         if let Some(record) = &self.record {
+            record.retries.fetch_add(1, Relaxed);
             record.event(EVENT_SENT_AGAIN, Instant::now());
         }
     }
@@ -260,7 +153,7 @@ impl RecordGuard<'_> {
         }
     }
 
-    /// Notes what the models used.
+    /// Notes the reported usage.
     pub(crate) fn used(&self, usage: &ReportedUsage) {
         if let Some(record) = &self.record {
             record.usage.get_or_init(|| Box::new(usage.clone()));
@@ -291,17 +184,4 @@ fn trace_id(text: &[u8]) -> Option<[u8; 16]> {
     let mut id = [0; 16];
     hex::decode_to_slice(text, &mut id).ok()?;
     (!text.iter().any(u8::is_ascii_uppercase)).then_some(id)
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(NEVER - 1)
-}
-
-/// Method that is none of HTTP's.
-pub(super) const OTHER_METHOD: &str = "other";
-
-/// Returns the name of a method, as far as it is one of HTTP: a client may make up others.
-fn known_method(method: &[u8]) -> &'static str {
-    const KNOWN: [&str; 9] = ["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE"];
-    KNOWN.into_iter().find(|known| known.as_bytes() == method).unwrap_or(OTHER_METHOD)
 }

@@ -20,15 +20,15 @@ use std::{
     time::Duration,
 };
 
-use crds::usage::USAGE_HEADER;
+use crds::usage::{COST_HEADER, SPENT_HEADER, SpentTokens, USAGE_HEADER, UsageTotals};
 use http1::{Connection, Exchange, ExchangeOutcome, ExchangeRequest, ResponseHead, ResponsePolicy, Timeouts, tunnel};
 use tokio::time::{Instant, Sleep};
 
 use super::{
     admission::{self, DEFAULT_TIMEOUT, SlotError},
     forward,
+    limits::{LimitTime, TakenTotals, cost_name},
     local_response::LocalResponse,
-    meter::Meter,
     metrics::RetryReason,
     object::RoutedKind,
     peer::ClientStream,
@@ -36,7 +36,7 @@ use super::{
     routes::Route,
     sessions::{self, PodTag},
     state::GatewayContext,
-    usage::ReportedUsage,
+    usage::{ReportedUsage, TokenDirection},
     workload::WorkloadState,
 };
 use crate::request::{RelayOutcome, RequestContext};
@@ -91,17 +91,17 @@ pub(super) async fn relay<S: ClientStream>(
                     Err(_) => break Err(Unreachable),
                 },
             };
-            forward::write_request_head(call, &route.workload, &mut upstream.outgoing);
+            forward::write_request_head(call, &route, &mut upstream.outgoing);
             let policy = RelayPolicy {
                 call,
                 pod: &lease.pod,
-                workload: &route.workload,
-                meter: &route.meter,
-                sidecar: route.object.sidecar,
+                route: &route,
                 has_other_pod: others,
                 no_session_room: &sessionless,
                 misdirected: &misdirected,
                 is_usage_known: false,
+                totals: TakenTotals::default(),
+                cost_totals: TakenTotals::default(),
             };
             let first_byte = route.object.timeout.unwrap_or(DEFAULT_TIMEOUT);
             let patience = Timeouts { first_byte, idle: IDLE_TIMEOUT };
@@ -218,41 +218,87 @@ fn refused(status: u16, reason: &'static str, error: &'static str) -> RelayOutco
 struct RelayPolicy<'a> {
     call: &'a RequestContext<'a>,
     pod: &'a UpstreamPod,
-    workload: &'a Arc<WorkloadState>,
-    meter: &'a Meter,
-    /// Set if the response comes from a sidecar. The same refusal by a workload itself would make other Pods do its
-    /// work.
-    sidecar: bool,
+    route: &'a Route,
     /// Set if a Pod is left that was not asked yet for room for another session.
     has_other_pod: bool,
     /// Output: the Pod has no room for another session.
     no_session_room: &'a AtomicBool,
     /// Output: the Pod belongs to another workload.
     misdirected: &'a AtomicBool,
-    /// Set once the response has reported what its models used.
+    /// Set once the response has reported its usage of models.
     is_usage_known: bool,
+    /// Sums of tokens that have the Pod's own totals.
+    totals: TakenTotals,
+    /// The same of their cost.
+    cost_totals: TakenTotals,
 }
 
 impl RelayPolicy<'_> {
-    /// Counts what the response reports that its models used. A report in the header goes before one in the trailer.
+    /// Reports whether the response comes from a sidecar. The same refusal by a workload itself would make other Pods do its work.
+    fn has_sidecar(&self) -> bool {
+        self.route.object.sidecar
+    }
+
+    /// Takes over the cost that the Pod has counted today.
+    fn take_cost(&mut self, report: &[u8]) {
+        let (call, route) = (self.call, self.route);
+        if let Some(cost) = &route.object.cost
+            && let Some(totals) = SpentTokens::read(report)
+        {
+            let (name, now) = (cost_name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
+            self.cost_totals = call.shared.limits.take_totals(&cost.budgets, &name, || call.client(), &totals, now);
+        }
+    }
+
+    /// Takes over the tokens that the Pod has counted today.
+    fn take_totals(&mut self, report: &[u8]) {
+        let (call, route) = (self.call, self.route);
+        if let Some(budgets) = &route.object.budgets
+            && let Some(totals) = SpentTokens::read(report)
+        {
+            let (name, now) = (&route.workload.full_name, LimitTime::now(&call.shared.clock));
+            self.totals = call.shared.limits.take_totals(budgets, name, || call.client(), &totals, now);
+        }
+    }
+
+    /// Counts the usage that the response reports. After a report in the header, one in the trailer is ignored.
     fn count_usage(&mut self, report: &[u8]) {
         if std::mem::replace(&mut self.is_usage_known, true) {
             return;
         }
         if let Some(usage) = ReportedUsage::read(report) {
-            self.meter.tokens.count(&usage);
+            self.route.meter.tokens.count(&usage);
             self.call.record.used(&usage);
+            self.spend(&usage);
+        }
+    }
+
+    /// Counts the tokens of the response and their cost, unless the Pod's own totals have them.
+    fn spend(&self, usage: &ReportedUsage) {
+        let (call, route) = (self.call, self.route);
+        if let Some(budgets) = &route.object.budgets {
+            let tokens = usage.of(TokenDirection::Input).saturating_add(usage.of(TokenDirection::Output));
+            let (name, now) = (&route.workload.full_name, LimitTime::now(&call.shared.clock));
+            call.shared.limits.count_tokens(budgets, name, || call.client(), (tokens, self.totals), now);
+        }
+        if let Some(cost) = &route.object.cost {
+            let [input, cache_read, cache_write, output, _] = usage.tokens;
+            let totals = UsageTotals { input, cache_read, cache_write, output, ..UsageTotals::default() };
+            let model = usage.model.as_deref().unwrap_or_default();
+            let spent = cost.prices.cost([(model, totals.priced())]);
+            let (name, now) = (cost_name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
+            call.shared.limits.count_tokens(&cost.budgets, &name, || call.client(), (spent, self.cost_totals), now);
         }
     }
 }
 
 impl ResponsePolicy for RelayPolicy<'_> {
     fn declines(&mut self, head: &ResponseHead<'_>) -> bool {
-        if self.sidecar && head.status == 421 && reason(head) == Some(b"misdirected") {
+        if self.has_sidecar() && head.status == 421 && reason(head) == Some(b"misdirected") {
             self.misdirected.store(true, Relaxed);
             return true;
         }
-        if self.call.session.is_some() || !self.sidecar || head.status != 503 {
+        if self.call.session.is_some() || !self.has_sidecar() || head.status != 503 {
             return false;
         }
         // Reasons of the sidecar that mean "nothing was done", and `no-session` of the MCP bridge, which the sidecar
@@ -260,10 +306,10 @@ impl ResponsePolicy for RelayPolicy<'_> {
         match reason(head) {
             Some(b"over-capacity") => true,
             Some(b"draining") => {
-                distrust_self_report(self.pod, self.workload, self.call.shared);
+                distrust_self_report(self.pod, &self.route.workload, self.call.shared);
                 true
             }
-            Some(b"no-session") if self.workload.kind == RoutedKind::McpServer && self.has_other_pod => {
+            Some(b"no-session") if self.route.workload.kind == RoutedKind::McpServer && self.has_other_pod => {
                 self.no_session_room.store(true, Relaxed);
                 true
             }
@@ -275,41 +321,52 @@ impl ResponsePolicy for RelayPolicy<'_> {
         let RequestContext { shared, arrived, answered, record, .. } = self.call;
         if !head.is_interim() {
             answered();
-            let load = head.fields.values(head.bytes, "x-recif-load").next().filter(|_| self.sidecar);
+            let load = head.fields.values(head.bytes, "x-recif-load").next().filter(|_| self.has_sidecar());
             let load = load.and_then(LoadHeader::read);
             self.pod.answered(load, shared.clock.now());
             // The Pod may have room for waiting requests.
-            self.workload.slots.dispatch();
+            self.route.workload.slots.dispatch();
             let after = arrived.elapsed();
-            shared.metrics.answered(self.workload.kind, self.meter, head.status, after);
+            shared.metrics.answered(self.route.workload.kind, &self.route.meter, head.status, after);
             record.answered(head, self.pod.address, after);
+            if let Some(report) = head.fields.values(head.bytes, SPENT_HEADER).next() {
+                self.take_totals(report);
+            }
+            if let Some(report) = head.fields.values(head.bytes, COST_HEADER).next() {
+                self.take_cost(report);
+            }
             if let Some(report) = head.fields.values(head.bytes, USAGE_HEADER).next() {
                 self.count_usage(report);
             }
-            if self.sidecar && head.status == 502 && reason(head) == Some(b"connect") {
-                distrust_self_report(self.pod, self.workload, shared);
+            if self.has_sidecar() && head.status == 502 && reason(head) == Some(b"connect") {
+                distrust_self_report(self.pod, &self.route.workload, shared);
             }
             if head.status < 500 {
-                self.workload.record_invocation();
+                self.route.workload.record_invocation();
                 let model = head.fields.values(head.bytes, "x-recif-model").next();
-                if let Some(model) = model.filter(|_| self.workload.kind == RoutedKind::Agent) {
+                if let Some(model) = model.filter(|_| self.route.workload.kind == RoutedKind::Agent) {
                     let failure = head.fields.values(head.bytes, "x-recif-model-failure").next();
-                    self.workload.models.count(model, failure, Instant::now());
+                    self.route.workload.models.count(model, failure, Instant::now());
                 }
             } else if self.declines(head) {
-                self.workload.count_refused();
+                self.route.workload.count_refused();
             }
         }
-        let pod = Some(&self.pod.tag).filter(|_| self.workload.kind == RoutedKind::McpServer);
+        let pod = Some(&self.pod.tag).filter(|_| self.route.workload.kind == RoutedKind::McpServer);
         forward::write_response_head(head, self.call.head, close || shared.leaving(), pod, out);
     }
 
     fn trailer(&mut self, name: &[u8], value: &[u8]) -> bool {
-        let is_usage = name.eq_ignore_ascii_case(USAGE_HEADER.as_bytes());
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let [is_usage, is_total, is_cost] = [USAGE_HEADER, SPENT_HEADER, COST_HEADER].map(is);
         if is_usage {
             self.count_usage(value);
+        } else if is_total {
+            self.take_totals(value);
+        } else if is_cost {
+            self.take_cost(value);
         }
-        !is_usage
+        !is_usage && !is_total && !is_cost
     }
 
     fn request_body(&mut self, bytes: usize) {

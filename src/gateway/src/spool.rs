@@ -1,5 +1,4 @@
-//! Bounded queue from the threads of requests to a thread of its own. Handing something over never waits: while that thread does not
-//! keep up, the queue fills and takes nothing more.
+//! Bounded queue with a worker thread. Adding an entry never waits: while the worker is too slow, the queue fills and refuses entries.
 
 use std::{
     fmt, io,
@@ -13,14 +12,14 @@ use tokio::{sync::oneshot, time::timeout};
 /// Longest wait for the last entries at the end of the process.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Queue to a thread.
+/// Queue with a worker thread.
 pub(super) struct Spool<T>(SyncSender<SpoolMessage<T>>);
 
-/// Message to the thread.
+/// Message to the worker.
 enum SpoolMessage<T> {
     /// Entry.
     Entry(T),
-    /// Answered once the work with everything before it is done.
+    /// Request for a reply once all earlier entries are processed.
     Flush(oneshot::Sender<()>),
 }
 
@@ -31,7 +30,7 @@ impl<T> fmt::Debug for Spool<T> {
 }
 
 impl<T: Send + 'static> Spool<T> {
-    /// Starts the thread with this name. `work` gets the entries that came within `gather` of the first one, at most `capacity` more.
+    /// Starts the worker with this name. `work` gets a batch: an entry, and at most `capacity` more that were added within `gather`.
     /// The thread ends when the queue is dropped.
     ///
     /// # Errors
@@ -47,12 +46,12 @@ impl<T: Send + 'static> Spool<T> {
         Ok(Self(sender))
     }
 
-    /// Hands over an entry. Returns false if there is no room for it.
+    /// Adds an entry. Returns false if the queue is full.
     pub(super) fn offer(&self, entry: T) -> bool {
         self.0.try_send(SpoolMessage::Entry(entry)).is_ok()
     }
 
-    /// Waits until the work with all entries so far is done, or until that takes too long.
+    /// Waits until all entries so far are processed, or until a timeout.
     pub(super) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
         if self.0.try_send(SpoolMessage::Flush(done)).is_ok() {
@@ -67,7 +66,7 @@ fn run<T>(
     gather: Duration,
     mut work: impl FnMut(&mut dyn Iterator<Item = T>),
 ) {
-    // A request wakes the thread only if it has nothing to do.
+    // An entry wakes the thread only if it is idle, and not while it gathers a batch.
     while let Ok(first) = receiver.recv() {
         thread::park_timeout(gather);
         let mut flushes = Vec::new();
@@ -83,7 +82,7 @@ fn run<T>(
             work(&mut entries);
         }
         for done in flushes {
-            // The process may wait no longer.
+            // Fails if the wait has timed out.
             let _ = done.send(());
         }
     }

@@ -14,8 +14,16 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    args::GatewaySettings, auth::Auth, clients::ClientLimiter, clock::Clock, limits::RateLimiter,
-    local_response::LocalResponse, metrics::GatewayMetrics, peer::Peer, record::RequestLog, root::RootLimits,
+    args::GatewaySettings,
+    auth::Auth,
+    clients::ClientLimiter,
+    clock::Clock,
+    limits::{LimitTime, RateLimiter, TokenBudgets, cost_name},
+    local_response::LocalResponse,
+    metrics::GatewayMetrics,
+    peer::Peer,
+    record::RequestLog,
+    root::RootLimits,
     routes::Routes,
 };
 
@@ -69,6 +77,21 @@ impl GatewayContext {
         match self.watch_health.is_namespace_synced(&String::from_utf8_lossy(namespace)) {
             true => unknown_workload(),
             false => LocalResponse::new(503, "starting", "the gateway does not know yet which workloads there are"),
+        }
+    }
+
+    /// Measures how much is left of the budget of each workload: of its tokens or their cost, what is less.
+    pub(super) fn measure_budgets(&self) {
+        let now = LimitTime::now(&self.clock);
+        for route in self.routes.all() {
+            let part = |budgets: &TokenBudgets, name: &str| {
+                let budget = budgets.per_workload?;
+                Some(budget.saturating_sub(self.limits.spent_today(name, now)) as f64 / budget.max(1) as f64)
+            };
+            let name = &route.workload.full_name;
+            let tokens = route.object.budgets.as_ref().and_then(|budgets| part(budgets, name));
+            let cost = route.object.cost.as_ref().and_then(|cost| part(&cost.budgets, &cost_name(name)));
+            route.meter.set_budget_left(tokens.into_iter().chain(cost).reduce(f64::min));
         }
     }
 

@@ -1,10 +1,10 @@
-//! What a response says that its models used: the header, or the trailer of a stream, `x-recif-usage`, a dictionary as in RFC 9651.
+//! Usage of models that a response reports, in the header or, of a stream, the trailer `x-recif-usage`: a dictionary as in RFC 9651.
 
 use crds::usage::cut_name;
 
 /// Longest report that is read, in bytes.
 const MAX_REPORT: usize = 512;
-/// Largest number of tokens that is believed of one request.
+/// Largest number of tokens that is accepted in a report.
 const MAX_TOKENS: u64 = 1_000_000_000_000;
 
 /// Direction of tokens.
@@ -49,7 +49,7 @@ impl TokenDirection {
     }
 }
 
-/// What the models of one request used.
+/// Reported usage of models by one request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ReportedUsage {
     /// Tokens, in the order of [`TokenDirection::ALL`].
@@ -59,7 +59,7 @@ pub(super) struct ReportedUsage {
 }
 
 impl ReportedUsage {
-    /// Reads a report. What it says beside tokens and model is left out. `None` without the tokens of both input and output.
+    /// Reads a report. Keys besides those of tokens and model are ignored. `None` without the tokens of both input and output.
     pub(super) fn read(report: &[u8]) -> Option<Self> {
         let mut rest = str::from_utf8(report).ok().filter(|report| report.len() <= MAX_REPORT)?;
         let (mut found, mut model) = ([None::<u64>; TokenDirection::ALL.len()], None);

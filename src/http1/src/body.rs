@@ -136,8 +136,8 @@ impl BodyScanner {
         self.trailers
     }
 
-    /// Returns the range of the trailers within the last `consumed` bytes, before which there were `before` bytes of them;
-    /// an empty one at the beginning if these bytes have none.
+    /// Returns the range of the trailers within the last `consumed` bytes, if `before` bytes of trailers came earlier;
+    /// `0..0` without trailers.
     pub(super) fn trailers_since(&self, before: u16, consumed: usize) -> Range<usize> {
         let length = usize::from(self.trailers - before);
         if length == 0 {
@@ -153,7 +153,7 @@ impl BodyScanner {
         end - length..end
     }
 
-    /// Reports whether no trailer can follow any more.
+    /// Reports whether all trailers have arrived.
     pub(super) fn is_behind_trailers(&self) -> bool {
         matches!(self.state, BodyState::LastEnd | BodyState::Ended)
     }

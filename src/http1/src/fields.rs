@@ -29,7 +29,7 @@ pub(super) enum FieldKind {
     Upgrade,
     /// Names of the trailers that follow a body.
     Trailer,
-    /// Transfer codings that the sender takes, and whether it takes trailers.
+    /// Transfer codings that the sender accepts, and whether it accepts trailers.
     Te,
     /// Never forwarded: a hop-by-hop field, or a field with `_` that a server could take for a protected one.
     Dropped,

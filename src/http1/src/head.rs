@@ -1,4 +1,4 @@
-//! What heads of requests and responses have in common: their version, their end, and their limits.
+//! Common parts of the heads of requests and responses: their version, their end, and their limits.
 
 use std::time::Duration;
 

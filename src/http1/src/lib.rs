@@ -6,7 +6,7 @@
 //! ends. So a message that RFC 9112 calls invalid or ambiguous is refused here and never forwarded. A valid one is
 //! forwarded byte for byte: the chunked transfer coding is parsed only to find the end of a body, and a head is copied
 //! line by line except for its hop-by-hop fields. Trailers of requests are dropped; those of responses reach a client that
-//! takes them, except for those that the relay keeps.
+//! accepts them, except for those that the relay's policy removes.
 //!
 //! Parsing does no I/O: the caller reads bytes and asks, and reads more. The same bytes give the same result however
 //! they are split into reads. Exchanges work on any [`Connection`] that can be polled. Only `socket` and [`query()`]

@@ -101,7 +101,7 @@ impl<'a> RequestHead<'a> {
         matches!(self.method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE")
     }
 
-    /// Reports whether the client takes trailers (RFC 9110, section 10.1.4).
+    /// Reports whether the client accepts trailers (RFC 9110, section 10.1.4).
     pub fn takes_trailers(&self) -> bool {
         self.fields.has(FieldKind::Te)
             && self.fields.words(self.bytes, FieldKind::Te).any(|word| word.eq_ignore_ascii_case(b"trailers"))

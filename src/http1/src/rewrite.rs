@@ -44,7 +44,7 @@ impl<'o> HeadWriter<'o> {
         Self { out, drops: if version == Version::Http10 { HOP_BY_HOP | CHUNK_FIELDS } else { HOP_BY_HOP } }
     }
 
-    /// Drops the field that announces trailers, unless the client takes them.
+    /// Drops the field `Trailer`, unless the client accepts trailers.
     pub fn with_trailers(self, takes_trailers: bool) -> Self {
         let trailer = if takes_trailers { 0 } else { FieldKind::Trailer.bit() };
         Self { drops: self.drops | trailer, ..self }
@@ -52,7 +52,7 @@ impl<'o> HeadWriter<'o> {
 
     /// Copies the fields of a head, except for hop-by-hop fields and those that `leave_out` selects.
     pub fn copy(self, bytes: &[u8], fields: &Fields, mut leave_out: impl FnMut(&[u8]) -> bool) -> Self {
-        // Few heads name a further field, so few names need the search.
+        // Few heads name another field, so that few lines are searched for in `Connection`.
         let named = fields.has(FieldKind::Connection)
             && fields.words(bytes, FieldKind::Connection).any(|word| !is_known_option(word));
         let drops = self.drops;
@@ -94,7 +94,7 @@ impl<'o> HeadWriter<'o> {
     }
 
     /// Ends a request head with its hop-by-hop fields, and with a Host if the head has none, which HTTP/1.0 allows:
-    /// from the target, or `localhost`. Trailers are taken, which a server sends only if it was asked for them (RFC 9110, section
+    /// from the target, or `localhost`. `TE: trailers` asks for trailers, which a server does not send otherwise (RFC 9110, section
     /// 10.1.4); [`ResponsePolicy::trailer`](super::ResponsePolicy::trailer) gets them.
     pub fn end_request(mut self, head: &RequestHead<'_>) {
         if !head.fields.has(FieldKind::Host) {

@@ -1,5 +1,5 @@
-//! Reads the fields of an object leniently: a field that nobody reads is no field of its kind, and one of another type is
-//! left out; both are reported.
+//! Reads the fields of an object leniently. A field that the importer does not read is reported as unknown; one of another type is
+//! left out and reported.
 
 use std::{cell::RefCell, collections::BTreeSet};
 

@@ -4,6 +4,19 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::source::Source;
+
+/// Options of an import: what it takes and how it decides.
+#[derive(Debug, Clone)]
+pub struct ImportOptions {
+    /// Only source that is taken; `None`: all.
+    pub from: Option<Source>,
+    /// Set if the objects come from a cluster, where Secrets exist that were not read.
+    pub live: bool,
+    /// Namespace of the upstream operator, in which it looks for a database whose host is one word.
+    pub operator_namespace: String,
+}
+
 /// Object to import.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceObject {

@@ -19,6 +19,7 @@ mod metadata;
 mod names;
 mod output;
 mod overlay;
+mod passed_on;
 mod period;
 mod recif;
 mod source;
@@ -26,26 +27,17 @@ mod subject;
 mod world;
 
 pub use self::{
-    input::{ImportError, SourceObject},
+    input::{ImportError, ImportOptions, SourceObject},
     line::{Class, Line},
     live::{ListedKind, NamedObject, listed_kinds, named_objects},
     source::Source,
 };
 
+use serde_json::Value;
+
 use self::{subject::Subject, world::World};
 
-/// What an import takes and how it decides.
-#[derive(Debug, Clone)]
-pub struct ImportOptions {
-    /// Only source that is taken; `None`: all.
-    pub from: Option<Source>,
-    /// Set if the objects come from a cluster, where Secrets exist that were not read.
-    pub live: bool,
-    /// Namespace of the upstream operator, in which it looks for a database whose host is one word.
-    pub operator_namespace: String,
-}
-
-/// What an import returns.
+/// Result of an import.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
     /// Objects to print, in their order.
@@ -69,7 +61,7 @@ impl Imported {
 /// [`ImportError`]: a document that is no object, one that is there twice, or none of a source.
 pub fn import(objects: &[SourceObject], options: &ImportOptions) -> Result<Imported, ImportError> {
     input::check(objects)?;
-    let world = World::new(objects, options)?;
+    let world = World::new(objects, options, targets)?;
     let (mut lines, mut outputs) = (Vec::new(), Vec::new());
     for object in world.objects() {
         let subject = Subject::new(object, &world);
@@ -84,9 +76,19 @@ pub fn import(objects: &[SourceObject], options: &ImportOptions) -> Result<Impor
     Ok(Imported { objects, lines, summary })
 }
 
+/// Returns the kinds of what an object of a source becomes.
+fn targets(source: Source, object: &Value) -> &'static [&'static str] {
+    match source {
+        Source::Kagent => kagent::targets(object),
+        Source::Genkit => genkit::targets(object),
+        Source::Krypton => krypton::targets(object),
+        Source::Recif => metadata::own_kind(object),
+    }
+}
+
 fn convert(subject: &Subject<'_>) {
     match subject.source() {
-        None => metadata::pass_on(subject),
+        None => passed_on::pass_on(subject),
         Some(source) if subject.world.drops(source) => {
             subject.notes.skip("", "another source than --from names");
         }

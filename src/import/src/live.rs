@@ -1,8 +1,10 @@
-//! What is read from a cluster: the kinds of each source, and the objects of the core API that their objects name.
+//! Selection of what is read from a cluster: the kinds of each source, and the objects of the core API that their objects name.
 
 use std::collections::BTreeSet;
 
-use crate::{ImportError, ImportOptions, SourceObject, convert, source::Source, subject::Subject, world::World};
+use crate::{
+    ImportError, ImportOptions, SourceObject, convert, source::Source, subject::Subject, targets, world::World,
+};
 
 /// Kind of a source that is listed in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +66,7 @@ pub struct NamedObject {
 /// As [`crate::import()`].
 pub fn named_objects(objects: &[SourceObject], options: &ImportOptions) -> Result<Vec<NamedObject>, ImportError> {
     crate::input::check(objects)?;
-    let world = World::new(objects, options)?;
+    let world = World::new(objects, options, targets)?;
     for object in world.objects() {
         convert(&Subject::new(object, &world));
     }

@@ -1,11 +1,7 @@
-//! Metadata of objects of ours, and objects that stay as they are.
+//! Metadata of objects of ours, and of those that stay as they are.
 
 use serde_json::{Map, Value, json};
 
-use crate::subject::Subject;
-
-/// Kinds of the core API that are printed as they are.
-const PASSED_ON: [&str; 4] = ["Namespace", "ServiceAccount", "Secret", "ConfigMap"];
 /// Labels and annotations of tools that keep track of what they applied.
 const TRACKING: [&str; 3] = ["kubectl.kubernetes.io/", "meta.helm.sh/", "argocd.argoproj.io/"];
 /// Fields of the metadata that the API server sets.
@@ -54,21 +50,6 @@ pub(crate) fn without_server_set(object: &Value) -> Value {
         metadata.retain(|key, _| !SERVER_SET.contains(&key.as_str()));
     }
     object
-}
-
-/// Prints an object of no source as it is, if ours may need it.
-pub(crate) fn pass_on(subject: &Subject<'_>) {
-    let api_version = subject.object["apiVersion"].as_str();
-    if api_version == Some("v1") && PASSED_ON.contains(&subject.id.kind.as_str()) {
-        subject.emit_as_is(&without_server_set(subject.object));
-        return;
-    }
-    let api_version = api_version.unwrap_or_default();
-    let why = match crate::source::Source::ALL.iter().find(|source| source.group() == subject.id.group) {
-        Some(source) => format!("{source} has no version {api_version} that is known here"),
-        None => "is of no source".to_owned(),
-    };
-    subject.notes.skip("", why);
 }
 
 /// Returns the kind of an object that is ours already.

@@ -8,14 +8,16 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    ImportOptions, genkit,
-    input::{ImportError, ObjectId, SourceObject},
-    kagent, krypton, metadata, names,
+    input::{ImportError, ImportOptions, ObjectId, SourceObject},
+    names,
     source::Source,
 };
 
 /// Kind, namespace and name of an object of the output.
 pub(crate) type Claim = (String, String, String);
+
+/// Kinds of what an object of a source becomes.
+type Targets = fn(Source, &Value) -> &'static [&'static str];
 
 /// All objects of an import.
 #[derive(Debug)]
@@ -28,6 +30,7 @@ pub(crate) struct World<'a> {
     /// Objects of the core API that were looked up, by kind, namespace and name.
     asked: RefCell<BTreeSet<Claim>>,
     pub(crate) options: &'a ImportOptions,
+    targets: Targets,
 }
 
 impl<'a> World<'a> {
@@ -35,10 +38,14 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// [`ImportError::Nothing`] if no object is of a source that is taken.
-    pub(crate) fn new(objects: &'a [SourceObject], options: &'a ImportOptions) -> Result<Self, ImportError> {
+    pub(crate) fn new(
+        objects: &'a [SourceObject],
+        options: &'a ImportOptions,
+        targets: Targets,
+    ) -> Result<Self, ImportError> {
         let by_id: BTreeMap<_, _> = objects.iter().map(|object| (ObjectId::of(&object.value), object)).collect();
-        let world =
-            Self { by_id, names: BTreeMap::new(), claims: RefCell::default(), asked: RefCell::default(), options };
+        let (claims, asked) = (RefCell::default(), RefCell::default());
+        let world = Self { by_id, names: BTreeMap::new(), claims, asked, options, targets };
         if world.sources().is_empty() {
             let groups = match options.from {
                 Some(source) => source.group().to_owned(),
@@ -60,10 +67,8 @@ impl<'a> World<'a> {
         }
         for (id, object) in &self.by_id {
             let kinds = match Source::of(&object.value).filter(|source| !self.drops(*source)) {
-                Some(Source::Kagent) => kagent::targets(&object.value),
-                Some(Source::Genkit) => genkit::targets(&object.value),
-                Some(Source::Krypton) => krypton::targets(&object.value),
-                Some(Source::Recif) | None => &[],
+                Some(source) if source != Source::Recif => (self.targets)(source, &object.value),
+                _ => &[],
             };
             if kinds.is_empty() {
                 continue;
@@ -153,13 +158,7 @@ impl<'a> World<'a> {
 
     /// Returns the kind and name by which the output is ordered, for an object of the input.
     pub(crate) fn principal(&self, object: &Value) -> Option<&'static str> {
-        let kinds = match Source::of(object)? {
-            Source::Kagent => kagent::targets(object),
-            Source::Genkit => genkit::targets(object),
-            Source::Krypton => krypton::targets(object),
-            Source::Recif => metadata::own_kind(object),
-        };
-        kinds.first().copied()
+        (self.targets)(Source::of(object)?, object).first().copied()
     }
 }
 

@@ -59,6 +59,7 @@ pub struct DiscoveryRequest {
 }
 
 /// Era of the protocol: one of the two ways to talk to a server.
+#[doc(alias = "protocol version")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
     /// A handshake opens a session: revisions up to 2025-11-25.

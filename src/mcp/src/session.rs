@@ -75,7 +75,7 @@ pub struct ServerEndpoint {
 pub struct CallTrace {
     /// Trace and span.
     pub traceparent: String,
-    /// What vendors added.
+    /// Values that vendors added.
     pub tracestate: Option<String>,
     /// Revision of the protocol that the server speaks, once the call has begun.
     pub revision: OnceLock<String>,

@@ -40,7 +40,7 @@ struct Objects<K> {
 }
 
 impl<K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static> Cache<K> {
-    /// Makes an empty cache, which tells `changed` of each change.
+    /// Makes an empty cache, which notifies `changed` of each change.
     pub(crate) fn new(changed: Arc<Notify>) -> Self {
         let objects = Objects { found: BTreeMap::new(), listed: HashMap::new(), version: 0 };
         Self { objects: Mutex::new(objects), changed, is_listed: watch::Sender::new(false) }

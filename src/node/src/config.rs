@@ -1,4 +1,4 @@
-//! What the node is given: its folder, the programs, and what of the user's environment programs may see.
+//! Configuration of the node: its folder, the programs, and what of the user's environment programs may see.
 
 use std::{collections::BTreeMap, fmt, io, path::PathBuf};
 

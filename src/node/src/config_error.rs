@@ -1,4 +1,4 @@
-//! Why a container cannot be made from what its Pod and the objects that it refers to say.
+//! Reasons why a container cannot be made from its Pod and the objects that this refers to.
 
 /// A container that cannot be made from its configuration; the kubelet's words, by which the state machines know what is missing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

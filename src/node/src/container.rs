@@ -112,7 +112,7 @@ fn start(
     Ok((prepared, process))
 }
 
-/// Writes why a container cannot start, and tells it once.
+/// Writes why a container cannot start, and shows it once.
 fn wait_for_repair(
     cx: &PodContext,
     index: usize,
@@ -294,7 +294,7 @@ async fn is_taken(port: u16) -> bool {
     true
 }
 
-/// Tells that a program has ended, with its last lines.
+/// Shows that a program has ended, with its last lines.
 fn tell_end(cx: &PodContext, container: &Container, exit: ProcessExit, times: u32, pause: Duration) {
     let how = match (exit.signal, exit.code) {
         (Some(signal), _) => format!("ended by signal {signal}"),

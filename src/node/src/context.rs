@@ -1,4 +1,4 @@
-//! What the tasks of one Pod share: its orders, the states of its containers, and the way to its logs and notes.
+//! State that the tasks of one Pod share: its orders, the states of its containers, and the way to its logs and notes.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 

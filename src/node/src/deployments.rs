@@ -93,7 +93,7 @@ async fn create(
     api.create(&shared.write(), &pod).await.map_err(|error| error.to_string())
 }
 
-/// Tells of parts of a template that have no effect here.
+/// Shows the parts of a template that have no effect here.
 fn tell_what_has_no_effect(shared: &NodeState, spec: &k8s_openapi::api::core::v1::PodSpec, pod: &Pod) {
     let mut variables = containers(spec).flat_map(|container| container.env.iter().flatten());
     let requires = |value: Option<&str>| value == Some("true");

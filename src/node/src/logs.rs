@@ -120,9 +120,9 @@ struct Lines {
     first: u64,
 }
 
-/// Place in the log of an instance.
+/// Cursor in the log of an instance: the next line to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Position {
+pub(crate) struct LogCursor {
     instance: u64,
     line: u64,
 }
@@ -131,7 +131,7 @@ pub(crate) struct Position {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Instance {
     /// The one that is asked for, from its beginning.
-    At(Position),
+    At(LogCursor),
     /// None was started; the reason for which the container waits.
     NotStarted(Option<String>),
     /// There was none before.
@@ -208,14 +208,14 @@ impl ContainerLog {
         let of_current = !previous || (state.waiting.is_some() && state.instances > 0);
         match (of_current, &state.previous) {
             (true, _) if state.instances == 0 => Instance::NotStarted(state.waiting.clone()),
-            (true, _) => Instance::At(Position { instance: state.instances, line: 0 }),
-            (false, Some(_)) => Instance::At(Position { instance: state.instances - 1, line: 0 }),
+            (true, _) => Instance::At(LogCursor { instance: state.instances, line: 0 }),
+            (false, Some(_)) => Instance::At(LogCursor { instance: state.instances - 1, line: 0 }),
             (false, None) => Instance::NoPrevious,
         }
     }
 
     /// Returns the lines from a position on, the position behind them, and whether more may come.
-    pub(crate) fn read(&self, from: Position) -> (Vec<Line>, Position, bool) {
+    pub(crate) fn read(&self, from: LogCursor) -> (Vec<Line>, LogCursor, bool) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_current = from.instance == state.instances;
         let is_previous = from.instance + 1 == state.instances;
@@ -224,7 +224,7 @@ impl ContainerLog {
         let skipped = usize::try_from(from.line.saturating_sub(lines.first)).unwrap_or(usize::MAX);
         let end = lines.first + lines.lines.len() as u64;
         let found = lines.lines.iter().skip(skipped).cloned().collect();
-        (found, Position { line: end, ..from }, is_current && !state.is_over)
+        (found, LogCursor { line: end, ..from }, is_current && !state.is_over)
     }
 
     /// Returns a receiver that is notified of each change.

@@ -159,7 +159,7 @@ fn watches(shared: &Arc<NodeState>) -> JoinSet<()> {
     watches
 }
 
-/// Tells of each change of the objects of an API.
+/// Notifies `changed` of each change of the objects of an API.
 async fn notify<K>(api: Api<K>, changed: watch::Sender<()>)
 where
     K: kube::Resource + Clone + serde::de::DeserializeOwned + fmt::Debug + Send + 'static,

@@ -1,4 +1,4 @@
-//! What the node shows: the lines of programs, and notes of its own.
+//! Output of the node: the lines of programs, and notes of its own.
 
 use std::borrow::Cow;
 

@@ -55,7 +55,7 @@ pub(crate) async fn run(cx: Arc<PodContext>) {
     clean_up(&cx).await;
 }
 
-/// Removes a Pod whose task has panicked, so that its Deployment makes another one, and tells the user.
+/// Removes a Pod whose task has panicked, so that its Deployment makes another one, and informs the user.
 pub(crate) async fn give_up(cx: Arc<PodContext>) {
     // Its processes ended with its task: nothing may be sent to it.
     let mut pod = cx.pod.as_ref().clone();

@@ -224,7 +224,7 @@ impl Namer<'_> {
         }
     }
 
-    /// Writes what was replaced to the Pod's file `names`, and tells of Services that are not there.
+    /// Writes what was replaced to the Pod's file `names`, and shows which Services are missing.
     fn tell(self) {
         let mut found = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
         found.unserved.sort_unstable();

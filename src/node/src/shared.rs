@@ -1,4 +1,4 @@
-//! What all tasks of the node share: the client, the caches, ports, relays and logs.
+//! State that all tasks of the node share: the client, the caches, ports, relays and logs.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,4 +1,4 @@
-//! What several tests of this crate share.
+//! Fixtures that several tests of this crate share.
 
 use std::{
     fs,

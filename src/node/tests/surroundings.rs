@@ -1,4 +1,4 @@
-//! What a program finds: variables, files, tokens, names of Services, and a sidecar's port.
+//! Tests of the surroundings of a program: variables, files, tokens, names of Services, and a sidecar's port.
 
 #![allow(
     clippy::panic,

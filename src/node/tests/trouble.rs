@@ -1,4 +1,4 @@
-//! What goes wrong: programs that end, that are missing, whose objects are missing, and what the state says of it.
+//! Tests of failures: programs that end, that are missing, whose objects are missing, and what the state says of it.
 
 #![allow(
     clippy::panic,

@@ -109,7 +109,7 @@ impl StepMetrics {
         }
     }
 
-    /// Returns what the CRDs of these controllers drop, a sentence each. Only the leader tells it: what another replica knows is from
+    /// Returns what the CRDs of these controllers drop, a sentence each. Only the leader reports it: what another replica knows is from
     /// a former term, and its writes show nothing more.
     pub(crate) fn outdated_crds(&self, controllers: &[Arc<dyn Controller>]) -> Vec<String> {
         if !self.is_leading() {

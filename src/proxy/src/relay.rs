@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 
+use crds::usage::{LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER};
 use http1::{
     Connection, Exchange, ExchangeOutcome, ExchangeRequest, HeadWriter, RequestHead, ResponseHead, ResponsePolicy,
     Timeouts, Version, tunnel,
@@ -14,6 +15,9 @@ use tokio::{
 use super::{
     callers::ForwardedUser, drain::DrainStage, load::InflightSlot, local_response::SidecarResponse, state::ProxyContext,
 };
+
+/// Fields that limit only their own request, also one that came by no gateway.
+const OF_BUDGETS: [&str; 3] = [LEFT_HEADER, LEFT_COST_HEADER, PRICES_HEADER];
 
 /// Admitted request, reduced to its rewritten head and the facts that the exchange needs.
 pub(super) struct UpstreamRequest {
@@ -179,7 +183,8 @@ fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Ve
         has_chain |= chain;
         // Fields that only a gateway may set, among them those meant for the sidecar.
         let ours = *user != ForwardedUser::AsSent
-            && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"));
+            && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"))
+            && !OF_BUDGETS.into_iter().any(is);
         chain || ours
     });
     writer = if has_chain {

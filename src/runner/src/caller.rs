@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{conversations::history::UserName, models::CallerKey, traces::TraceScope, usage::UsageAccount};
+use super::{conversations::history::UserName, traces::TraceScope, usage::UsageAccount};
 
 /// Identity of the caller, from the headers of the sidecar and the gateway.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +17,16 @@ pub(super) struct CallerContext {
     pub(super) headers: RequestHeaders,
     /// Account of the request, with its trace.
     pub(super) account: UsageAccount,
+}
+
+/// Key of a caller, from the `Authorization: Bearer` of its request. It is never printed.
+#[derive(Clone, PartialEq)]
+pub(super) struct CallerKey(pub(super) Arc<str>);
+
+impl fmt::Debug for CallerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// Headers of the request that began a turn, which tools with `forwardHeaders` send. They are kept for the turn only, and never
@@ -44,7 +54,7 @@ impl fmt::Debug for RequestHeaders {
 }
 
 impl CallerContext {
-    /// Reads the identity from request headers, and keeps these. Called by the handler of the request, whose account it takes.
+    /// Reads the identity from the headers of the current request, and keeps the headers and the request's account.
     pub(super) fn from_headers(headers: HeaderMap) -> Self {
         let text = |name: &str| text(&headers, name);
         let bearer = text("authorization").and_then(|value| value.split_once(' '));
@@ -65,7 +75,7 @@ impl CallerContext {
     }
 }
 
-/// Returns the text of a header, if it has any.
+/// Returns the value of a header; `None` if it is absent, empty or no text.
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty())
 }

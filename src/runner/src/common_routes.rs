@@ -26,13 +26,15 @@ use axum::{
     extract::{ConnectInfo, DefaultBodyLimit, Query, Request, State, rejection::BytesRejection},
     http::{
         Method, StatusCode,
-        header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, TRAILER},
+        header::{
+            ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER, TRAILER,
+        },
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::get,
 };
-use crds::usage::{USAGE_HEADER, USAGE_PATH, UsageReport};
+use crds::usage::{USAGE_PATH, UsageReport};
 use daemon::loopback;
 use futures::future::BoxFuture;
 use serde::Deserialize;
@@ -46,11 +48,13 @@ use super::{
     models::{ModelError, ModelErrorKind},
     openai_api::ApiError,
     traces::{RUN_HEADER, TraceScope},
-    usage::{RESPONSE_HEADER, UsageAccount, UsageBody},
+    usage::{RESPONSE_HEADER, TRAILERS, UsageAccount, UsageBody},
 };
 
 /// Largest request body, in bytes.
 const MAX_BODY: usize = 1 << 20;
+/// Header by which clients of OpenAI and Anthropic learn whether to repeat a request by themselves.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Error response: status and text.
 pub(super) struct ErrorResponse(pub(super) StatusCode, pub(super) String);
@@ -181,7 +185,11 @@ async fn require_local(request: Request, next: Next) -> Response {
 
 /// Returns the status for a turn whose model failed.
 pub(super) fn model_status(error: &ModelError) -> StatusCode {
-    if error.kind == ModelErrorKind::NoKey { StatusCode::UNAUTHORIZED } else { StatusCode::BAD_GATEWAY }
+    match error.kind {
+        ModelErrorKind::NoKey => StatusCode::UNAUTHORIZED,
+        ModelErrorKind::OverBudget => StatusCode::TOO_MANY_REQUESTS,
+        _ => StatusCode::BAD_GATEWAY,
+    }
 }
 
 /// Reports whether the client accepts server-sent events.
@@ -217,11 +225,12 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         let trace = TraceScope::of_request(&shell.metrics.tracing, request.headers());
         let run = trace.run_id();
         account = UsageAccount::new(caller.as_deref().unwrap_or_default()).within(&trace);
+        account = account.with_budgets(request.headers(), &shell.metrics.usage);
         let mut response = account.clone().scope(next.run(request)).await;
         if let Some(run) = run.and_then(|run| HeaderValue::from_str(&run).ok()) {
             response.headers_mut().insert(RUN_HEADER, run);
         }
-        // A stream has just begun: its last event and its trailer have the sums.
+        // The sums of a stream are known at its end: its last event and its trailer have them.
         if !is_event_stream(&response)
             && let Some(usage) = account.header()
         {
@@ -230,9 +239,20 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         response
     };
     in_flight.set_status(response.status());
+    if response.status() == StatusCode::TOO_MANY_REQUESTS
+        && let Some(end) = account.budget_end()
+    {
+        response.headers_mut().insert(RETRY_AFTER, end.wait.into());
+        response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+    }
+    let ledger = &shell.metrics.usage;
+    // At the head of a stream too: the end is not reached by a client that leaves.
+    if is_event_stream(&response) || response.headers().contains_key(RESPONSE_HEADER) {
+        response.headers_mut().extend(account.total_headers(ledger));
+    }
     if is_event_stream(&response) {
-        response.headers_mut().insert(TRAILER, HeaderValue::from_static(USAGE_HEADER));
-        response = response.map(|body| Body::new(UsageBody::new(body, account, (token, in_flight))));
+        response.headers_mut().insert(TRAILER, HeaderValue::from_static(TRAILERS));
+        response = response.map(|body| Body::new(UsageBody::new(body, account, ledger.clone(), (token, in_flight))));
     }
     response
 }

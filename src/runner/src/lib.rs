@@ -22,6 +22,7 @@ mod mode;
 mod models;
 mod openai_api;
 mod parking;
+mod process_attributes;
 mod serve;
 mod server;
 mod sse;

@@ -13,8 +13,6 @@ use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use daemon::runtime::{Runtime, RuntimeError};
-use telemetry::TelemetryConfig;
-use telemetry::semconv::{K8S_NAMESPACE_NAME, K8S_POD_NAME, RECIF_KIND, RECIF_NAME, SERVICE_NAME};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,6 +26,7 @@ use super::knowledge::KnowledgeBase;
 use super::metrics::RunnerMetrics;
 use super::mode::Mode;
 use super::models::Http;
+use super::process_attributes::process_attributes;
 use super::server::AgentApp;
 use super::tools::{CallableTool, Toolbox};
 use super::variables::{is_local, sidecar_port};
@@ -129,25 +128,6 @@ pub(super) fn build_app(config: RunnerConfig, environment: Arc<Lookup>) -> Agent
         metrics,
         requests: TaskTracker::new(),
     }
-}
-
-/// Returns the attributes of this process for its spans.
-pub(super) fn process_attributes(
-    config: &TelemetryConfig,
-    kind: &'static str,
-    name: &str,
-    namespace: &str,
-) -> Vec<(&'static str, String)> {
-    let service = config.service_name.clone().unwrap_or_else(|| name.to_owned());
-    let mut attributes = vec![
-        (SERVICE_NAME, service),
-        (K8S_NAMESPACE_NAME, namespace.to_owned()),
-        (RECIF_KIND, kind.to_owned()),
-        (RECIF_NAME, name.to_owned()),
-    ];
-    // Kubernetes names the host of a Pod after it.
-    attributes.extend(environment("HOSTNAME").filter(|pod| !pod.is_empty()).map(|pod| (K8S_POD_NAME, pod)));
-    attributes
 }
 
 /// Returns the tools of the agent, including those that search its knowledge bases.

@@ -9,8 +9,9 @@
 //!
 //! Probes, metrics and the behaviour common to all routes are in [`common_routes`](super::common_routes). 400 is for a
 //! body that is not the object above, 401 where the model needs the caller's key and there is none, 404 for a conversation
-//! of another user, or one that does not exist although its id has the form of generated ids, 502 for a model that fails,
-//! 503 for an agent that is not ready or whose database is unreachable. An id chosen by the client starts a conversation.
+//! of another user, or one that does not exist although its id has the form of generated ids, 429 where the tokens of today
+//! are spent before anything is said, 502 for a model that fails, 503 for an agent that is not ready or whose database is
+//! unreachable. An id chosen by the client starts a conversation.
 
 use std::sync::Arc;
 

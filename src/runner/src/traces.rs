@@ -9,17 +9,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use telemetry::semconv::{
-    ERROR_TYPE, GEN_AI_AGENT_NAME, GEN_AI_AGENT_VERSION, GEN_AI_OPERATION_NAME, GEN_AI_USAGE_CACHE_CREATION,
-    GEN_AI_USAGE_CACHE_READ, GEN_AI_USAGE_INPUT_TOKENS, GEN_AI_USAGE_OUTPUT_TOKENS, GEN_AI_USAGE_REASONING,
-    RECIF_TOOL_TURNS,
-};
+use telemetry::semconv::{ERROR_TYPE, GEN_AI_AGENT_NAME, GEN_AI_AGENT_VERSION, GEN_AI_OPERATION_NAME};
 use telemetry::{
     AttributeValue, FinishedSpan, SpanEvent, SpanKind, TRACEPARENT, TRACESTATE, TraceContext, Tracing, unix_nanos,
 };
-
-use super::models::Usage;
-use super::turn::TurnOutcome;
 
 /// Header of a response with the id of its trace.
 pub(crate) const RUN_HEADER: HeaderName = HeaderName::from_static("x-recif-run");
@@ -112,22 +105,6 @@ impl TraceScope {
         });
     }
 
-    /// Sets the attributes of the tokens that models used.
-    pub(crate) fn set_usage(&self, usage: &Usage) {
-        let Usage { input, cache_read, cache_write, output, reasoning } = *usage;
-        self.set(GEN_AI_USAGE_INPUT_TOKENS, input);
-        self.set(GEN_AI_USAGE_OUTPUT_TOKENS, output);
-        for (name, tokens) in [
-            (GEN_AI_USAGE_CACHE_READ, cache_read),
-            (GEN_AI_USAGE_CACHE_CREATION, cache_write),
-            (GEN_AI_USAGE_REASONING, reasoning),
-        ] {
-            if tokens > 0 {
-                self.set(name, tokens);
-            }
-        }
-    }
-
     /// Adds an event to the scope's span.
     pub(crate) fn event(&self, name: &'static str, attributes: Vec<(&'static str, AttributeValue)>) {
         self.update(|span| span.events.push(SpanEvent { at: unix_nanos(), name, attributes }));
@@ -205,20 +182,6 @@ impl ActiveSpan {
     /// Says that the operation failed, and how, in a word.
     pub(crate) fn fail(&self, kind: impl Into<Cow<'static, str>>) {
         self.0.update(|span| span.error = Some(kind.into()));
-    }
-
-    /// Ends the span of a turn with its outcome, or the kind of its failure.
-    pub(crate) fn end_turn(self, outcome: Result<&TurnOutcome, Cow<'static, str>>) {
-        match outcome {
-            Ok(outcome) => {
-                if let Some(usage) = &outcome.usage {
-                    self.0.set_usage(usage);
-                }
-                self.set(RECIF_TOOL_TURNS, u64::try_from(outcome.tool_turns).unwrap_or(u64::MAX));
-                self.succeed();
-            }
-            Err(kind) => self.fail(kind),
-        }
     }
 }
 

@@ -1,16 +1,19 @@
 //! Turn loop (agent loop with tool calls) of agents and flows.
 //!
 //! The model is called, the tools that it requests are called, their results go back to the model, and so on until it
-//! answers with text only or has used up its tool turns.
+//! answers with text only, has used up its tool turns, or has spent the tokens of the request's budget.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use futures::StreamExt;
+use telemetry::semconv::RECIF_TOOL_TURNS;
 use tokio::sync::mpsc::Sender;
 
 use super::models::{Answerer, Chunk, Message, Model, ModelError, ModelRequest, ToolCall, Usage};
 use super::tools::{Consent, Toolbox};
+use super::traces::ActiveSpan;
 use super::turn_event::TurnEvent;
 
 /// Maximum number of tool turns: answers with tool calls before the model must answer with text.
@@ -35,7 +38,7 @@ pub(super) struct TurnOutcome {
     pub(super) text: String,
     /// Tokens of all requests of the turn; `None` when the provider does not report them.
     pub(super) usage: Option<Usage>,
-    /// Set when an answer was truncated at its maximum number of tokens.
+    /// Set when an answer was truncated at its maximum number of tokens, or the turn was stopped because its budget is spent.
     pub(super) truncated: bool,
     /// Model that answered each request of the turn, as far as known.
     pub(super) answerers: Vec<Answerer>,
@@ -57,12 +60,28 @@ impl TurnOutcome {
     }
 }
 
+impl ActiveSpan {
+    /// Ends the span of a turn with its outcome, or the kind of its failure.
+    pub(crate) fn end_turn(self, outcome: Result<&TurnOutcome, Cow<'static, str>>) {
+        match outcome {
+            Ok(outcome) => {
+                if let Some(usage) = &outcome.usage {
+                    self.scope().set_usage(usage);
+                }
+                self.set(RECIF_TOOL_TURNS, u64::try_from(outcome.tool_turns).unwrap_or(u64::MAX));
+                self.succeed();
+            }
+            Err(kind) => self.fail(kind),
+        }
+    }
+}
+
 impl TurnLoop<'_> {
     /// Answers the last message of `request` and appends all new messages to it; `tool_turns` counts down. Where calls wait, the others
     /// of the same answer are made, and the turn stops there. Dropping the future cancels the turn.
     ///
     /// # Errors
-    /// The model failed. An error of a tool goes to the model instead.
+    /// The model failed, or the budget is spent and it has said nothing yet. An error of a tool goes to the model instead.
     pub(super) async fn run(
         &self,
         request: &mut ModelRequest,
@@ -71,6 +90,16 @@ impl TurnLoop<'_> {
         let allowed = *tool_turns;
         let mut outcome = TurnOutcome::default();
         loop {
+            if let Some(end) = request.account.budget_end() {
+                tracing::info!("today's {} budget is spent: no further request of this turn goes to a model", end.unit);
+                if outcome.text.is_empty() {
+                    return Err(ModelError::over_budget(end.unit));
+                }
+                outcome.truncated = true;
+                let note = format!("[stopped: today's {} budget is spent]", end.unit);
+                self.stop(request, &mut outcome, note).await;
+                return Ok(outcome);
+            }
             let mut calls = Vec::new();
             let mut text = String::new();
             let mut answer = self.model.respond(request.clone());
@@ -107,9 +136,7 @@ impl TurnLoop<'_> {
             }
             if *tool_turns == 0 {
                 let note = format!("[stopped: the model asked for tools more than {allowed} times]");
-                outcome.text.push_str(&note);
-                request.messages.push(Arc::new(Message::Assistant(note.clone())));
-                self.emit(TurnEvent::Text(note)).await;
+                self.stop(request, &mut outcome, note).await;
                 return Ok(outcome);
             }
             *tool_turns -= 1;
@@ -145,6 +172,13 @@ impl TurnLoop<'_> {
             tracing::debug!(tool = call.name, error, "why a tool failed");
         }
         result
+    }
+
+    /// Ends the text of a turn with a note for the user.
+    async fn stop(&self, request: &mut ModelRequest, outcome: &mut TurnOutcome, note: String) {
+        outcome.text.push_str(&note);
+        request.messages.push(Arc::new(Message::Assistant(note.clone())));
+        self.emit(TurnEvent::Text(note)).await;
     }
 
     /// Sends an event to the receiver, if any. A closed channel is ignored: the owner of the turn drops it.

@@ -29,7 +29,7 @@ pub enum TelemetryError {
     Refused {
         /// Variable.
         name: &'static str,
-        /// What it may be.
+        /// Accepted values.
         instead: &'static str,
     },
     /// gRPC.
@@ -45,7 +45,7 @@ pub enum TelemetryError {
         name: &'static str,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// Accepted values.
         instead: &'static str,
     },
     /// Certificates that cannot be used.
@@ -53,7 +53,7 @@ pub enum TelemetryError {
     Certificate {
         /// Variable.
         name: &'static str,
-        /// Why not.
+        /// Reason why not.
         problem: String,
     },
 }
@@ -83,7 +83,7 @@ pub struct TelemetryConfig {
     pub timeout: Duration,
     /// Set for bodies in gzip.
     pub has_compression: bool,
-    /// Which traces are recorded.
+    /// Choice of the traces that are recorded.
     pub sampler: Sampler,
     /// Spans that wait at most.
     pub max_queue: usize,
@@ -122,7 +122,7 @@ impl TelemetryConfig {
     /// # Errors
     /// The first variable that is refused.
     pub fn read(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, TelemetryError> {
-        let variables = Variables(lookup);
+        let variables = EnvVariables(lookup);
         let default = Self::default();
         if variables.flag("OTEL_SDK_DISABLED")? {
             return Ok(default);
@@ -181,9 +181,9 @@ const PAIRS: &str = "name=value, separated by commas";
 const A_SIZE: &str = "a number from 1 to 65536";
 
 /// Variables of the environment.
-struct Variables<'a>(&'a dyn Fn(&str) -> Option<String>);
+struct EnvVariables<'a>(&'a dyn Fn(&str) -> Option<String>);
 
-impl Variables<'_> {
+impl EnvVariables<'_> {
     fn get(&self, name: &str) -> Option<String> {
         (self.0)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }

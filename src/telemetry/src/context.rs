@@ -25,7 +25,7 @@ pub struct TraceContext {
     pub span_id: [u8; 8],
     /// Set if spans of the trace are recorded.
     pub is_sampled: bool,
-    /// What other vendors added.
+    /// Values that other vendors added.
     pub state: Option<Arc<str>>,
 }
 

@@ -18,8 +18,8 @@ use url::{Host, Url};
 
 use crate::config::{ExportProtocol, TelemetryConfig, TelemetryError};
 use crate::otlp;
-use crate::recorder::{QueueEntry, SpanCounters};
 use crate::span::FinishedSpan;
+use crate::span_counters::SpanCounters;
 
 /// Time for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -31,6 +31,14 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Bytes of an answer that are read.
 const MAX_ANSWER: usize = 64 << 10;
+
+/// Entry of the exporter's queue.
+pub(crate) enum QueueEntry {
+    /// Span to send.
+    Span(Box<FinishedSpan>),
+    /// Request to send all before it, and to say when that is done.
+    Flush(oneshot::Sender<()>),
+}
 
 /// Sender of spans to a collector.
 pub(crate) struct SpanExporter {
@@ -200,7 +208,7 @@ fn collect(entry: QueueEntry, batch: &mut Vec<FinishedSpan>) -> Option<oneshot::
     }
 }
 
-/// Reports whether the URL is of this Pod or machine, which no proxy is asked for.
+/// Reports whether the URL is of this Pod or machine; such requests bypass the proxy.
 fn is_near(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => is_localhost(name),

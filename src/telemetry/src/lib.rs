@@ -16,12 +16,14 @@ mod recorder;
 mod sampler;
 pub mod semconv;
 mod span;
+mod span_counters;
 #[cfg(test)]
 mod tests;
 
 pub use config::{ExportProtocol, TelemetryConfig, TelemetryError};
 pub use context::{TRACEPARENT, TRACESTATE, TraceContext};
 pub use pods::pod_variables;
-pub use recorder::{SpanCounters, Tracing};
+pub use recorder::Tracing;
 pub use sampler::Sampler;
 pub use span::{AttributeValue, FinishedSpan, SpanEvent, SpanKind, SpanLink, unix_nanos};
+pub use span_counters::SpanCounters;

@@ -70,7 +70,7 @@ pub const GEN_AI_REQUEST_SEED: &str = "gen_ai.request.seed";
 pub const GEN_AI_RESPONSE_MODEL: &str = "gen_ai.response.model";
 /// Id of the answer.
 pub const GEN_AI_RESPONSE_ID: &str = "gen_ai.response.id";
-/// Why the model stopped.
+/// Reason why the model stopped.
 pub const GEN_AI_RESPONSE_FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 /// Seconds until the first piece of the answer.
 pub const GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";

@@ -23,7 +23,7 @@ pub struct FinishedSpan {
     pub end: u64,
     /// Attributes, each name once.
     pub attributes: Vec<(&'static str, AttributeValue)>,
-    /// What happened meanwhile.
+    /// Events between start and end.
     pub events: Vec<SpanEvent>,
     /// Spans of other traces that it has to do with.
     pub links: Vec<SpanLink>,

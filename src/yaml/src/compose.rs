@@ -22,7 +22,7 @@ const MERGE: &str = "<<";
 pub fn read(text: &str) -> Result<Vec<Document>, YamlError> {
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
-    let mut events = Events { parser: Parser::new_from_str_with_options(text, options) };
+    let mut events = YamlEvents { parser: Parser::new_from_str_with_options(text, options) };
     let mut documents = Vec::new();
     while let Some((event, _)) = events.next()? {
         if !matches!(event, Event::DocumentStart(..)) {
@@ -41,11 +41,11 @@ pub fn read(text: &str) -> Result<Vec<Document>, YamlError> {
 }
 
 /// Events of a text.
-struct Events<'t> {
+struct YamlEvents<'t> {
     parser: Parser<'t, StrInput<'t>>,
 }
 
-impl<'t> Events<'t> {
+impl<'t> YamlEvents<'t> {
     fn next(&mut self) -> Result<Option<(Event<'t>, Span)>, YamlError> {
         self.parser.next_event().transpose().map_err(|error| scan_error(&error))
     }
@@ -66,7 +66,7 @@ fn start(span: &Span) -> Position {
 
 /// Composer of one document.
 struct Composer<'e, 't> {
-    events: &'e mut Events<'t>,
+    events: &'e mut YamlEvents<'t>,
     /// Values of the anchors so far, each with the number of its nodes.
     anchors: HashMap<usize, (Value, usize)>,
     places: Places,

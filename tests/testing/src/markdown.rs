@@ -57,7 +57,7 @@ impl Fence {
     }
 }
 
-/// What tests do with a shell block.
+/// Treatment of a shell block by tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shell {
     /// It is run, in the order of the page.

@@ -2,7 +2,8 @@
 //! them ([`OnChange`]). Pure.
 //!
 //! The digests in the status say what was accepted; the ConfigMap holds the texts. A text that is not that of its digest, because
-//! another client changed it, is not used: it comes back with the server's answer, or waits to be accepted.
+//! another client changed it, is not used: it comes back with the server's answer, or waits to be accepted. The ConfigMap is written
+//! first, so a text whose digest is being accepted counts as accepted before the status says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +20,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Catalog,
-    definitions::{Definitions, MAX_TOOLS},
+    Catalog, McpToolDefinition, catalog::short_description, definitions::Definitions, status_size::limit_gone,
 };
 
 /// Most bytes of the definitions that wait, in the ConfigMap.
@@ -28,7 +28,7 @@ const MAX_HELD: usize = 300 * 1024;
 /// Most bytes of all values of a ConfigMap.
 const MAX_CONFIG_MAP: usize = 1024 * 1024;
 
-/// What is decided by, besides the server's list.
+/// Inputs of the decision besides the server's list.
 #[derive(Clone, Copy)]
 pub(super) struct PinInputs<'a> {
     /// Reaction to what changed or is new.
@@ -69,7 +69,7 @@ struct HeldEntry<'a> {
 /// Decides on each listed tool. The first list of a server is taken; what hides text waits even then.
 pub(super) fn pin(listed: &Catalog, inputs: PinInputs<'_>) -> PinnedTools {
     let PinInputs { on_change, before, kept, accepted, now } = inputs;
-    if is_as_accepted(listed, before) {
+    if listed.fits() && is_as_accepted(listed, before) {
         return PinnedTools { catalog: listed.clone(), gone: Vec::new(), held: None };
     }
     let takes_new = before.tools_digest.is_none() || on_change == OnChange::Adopt;
@@ -91,24 +91,28 @@ pub(super) fn pin(listed: &Catalog, inputs: PinInputs<'_>) -> PinnedTools {
             texts.extend(text.map(|text| (name, text)));
             continue;
         }
-        let reason = match (hides, known) {
+        let written = kept.and_then(|kept| kept.text_of(name)).map(|text| (sha256_hex(text.as_bytes()), text));
+        // Accepted and written, and not yet in the status: the operator ended between the two writes.
+        let taken = written.as_ref().filter(|(digest, _)| accepted.get(name) == Some(digest));
+        let known = match taken {
+            Some((digest, text)) => Some(accepted_tool(name, digest, text)),
+            None => known.cloned(),
+        };
+        let reason = match (hides, &known) {
             (Some(_), _) => reason::HIDDEN_TEXT,
             (None, Some(_)) => reason::TOOL_CHANGED,
             (None, None) => reason::TOOL_NOT_ACCEPTED,
         };
-        if let Some(known) = known {
-            let used = kept.and_then(|kept| kept.text_of(name));
-            let used = used.filter(|text| sha256_hex(text.as_bytes()) == known.digest);
-            texts.extend(used.map(|text| (name, text)));
+        if let Some(known) = &known {
+            let used = written.as_ref().filter(|(digest, _)| *digest == known.digest);
+            texts.extend(used.map(|(_, text)| (name, *text)));
         }
-        let since = held_before.get(name).and_then(|held| held.held_at.clone());
+        let since = held_before.get(name).filter(|_| taken.is_none()).and_then(|held| held.held_at.clone());
         tools.push(DiscoveredTool {
-            name: tool.name.clone(),
-            description: known.map(|known| known.description.clone()).unwrap_or_default(),
-            digest: known.map(|known| known.digest.clone()).unwrap_or_default(),
             held_digest: Some(tool.digest.clone()),
             held_at: Some(since.unwrap_or(Time(now))),
             held_reason: Some(reason.to_owned()),
+            ..known.unwrap_or_else(|| DiscoveredTool { name: name.to_owned(), ..DiscoveredTool::default() })
         });
         let definition = text.and_then(|text| serde_json::from_str(text).ok());
         let hides = hides.map(String::as_str);
@@ -118,13 +122,25 @@ pub(super) fn pin(listed: &Catalog, inputs: PinInputs<'_>) -> PinnedTools {
     gone.extend(in_use.iter().map(|(name, tool)| (*name, tool.digest.as_str())));
     let gone = gone.into_iter().filter(|(name, _)| on_change == OnChange::Hold && !used.contains(name));
     let gone = gone.map(|(name, digest)| GoneTool { name: name.to_owned(), digest: digest.to_owned() });
-    let gone = gone.take(MAX_TOOLS).collect();
-    let catalog = match waiting.is_empty() {
+    let gone: Vec<GoneTool> = gone.collect();
+    let catalog = match waiting.is_empty() && listed.fits() {
         true => listed.clone(),
-        false => listed.with_definitions(tools, texts),
+        false => listed.with_definitions(tools, texts, kept),
     };
     let held = held_text(&waiting, catalog.definitions.text().len());
+    let gone = limit_gone(gone, &catalog.tools);
     PinnedTools { catalog, gone, held }
+}
+
+/// Returns a tool in use with this definition.
+fn accepted_tool(name: &str, digest: &str, text: &str) -> DiscoveredTool {
+    let definition = serde_json::from_str::<McpToolDefinition>(text).unwrap_or_default();
+    DiscoveredTool {
+        name: name.to_owned(),
+        description: short_description(&definition.description),
+        digest: digest.to_owned(),
+        ..DiscoveredTool::default()
+    }
 }
 
 /// Reports whether the server lists exactly the tools in use, as it mostly does.

@@ -1,4 +1,4 @@
-//! What is used of a server's list, answer by answer.
+//! Tests of the tools that are used of a server's list, answer by answer.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crds::tool_pins::HeldTool;
 use serde_json::json;
 
 use super::*;
-use crate::discovery::{CompactTool, McpToolDefinition};
+use crate::discovery::CompactTool;
 
 /// Server as the operator knows it: its status and the definitions in its ConfigMap.
 struct PinnedServer {
@@ -108,7 +108,7 @@ fn a_change_waits_and_what_was_accepted_stays_in_use() {
 }
 
 #[test]
-fn a_server_of_ones_own_is_followed() {
+fn what_adopt_finds_changed_or_new_is_used() {
     let mut server = PinnedServer::new(OnChange::Adopt);
     server.list(&[("a", "A"), ("b", "B")], &[]);
     let next = server.list(&[("a", "Other"), ("c", "C")], &[]);
@@ -127,6 +127,26 @@ fn a_new_tool_waits_until_its_digest_is_accepted_and_no_other() {
     assert_eq!(used(&swapped), ["a: A"], "it is another one than was shown");
     let accepted = server.list(&[("a", "A"), ("b", "B")], &[("b", &seen)]);
     assert_eq!((used(&accepted), accepted.held), (vec!["a: A".to_owned(), "b: B".to_owned()], None));
+}
+
+#[test]
+fn a_tool_of_any_length_takes_no_room_from_an_accepted_one() {
+    let (long, other) = ("x".repeat(890 * 1024), "z".repeat(15 * 1024));
+    let both = [("a", long.as_str()), ("z", other.as_str())];
+    let names = |pinned: &PinnedTools| pinned.catalog.definitions.names().map(str::to_owned).collect::<Vec<_>>();
+    let mut server = PinnedServer::new(OnChange::Hold);
+    let first = server.list(&both[1..], &[]);
+    let next = server.list(&both, &[]);
+    assert_eq!((names(&next), waits(&next)), (vec!["z".to_owned()], vec!["a HiddenText".to_owned()]));
+    assert_eq!((next.catalog.digest, next.catalog.problem), (first.catalog.digest, None));
+    let accepted = server.list(&both, &[("a", &digest_of("a", &long))]);
+    assert_eq!((names(&accepted), waits(&accepted)), (vec!["z".to_owned()], vec![]));
+    assert_eq!(accepted.catalog.problem.unwrap().0, "DefinitionsTooLarge");
+    let again = server.list(&both, &[]);
+    assert_eq!(names(&again), ["z"], "it stays, though the other one is accepted too");
+
+    let at_once = PinnedServer::new(OnChange::Hold).list(&both, &[]);
+    assert_eq!(names(&at_once), ["z"], "at the first list, too");
 }
 
 #[test]
@@ -158,6 +178,28 @@ fn hidden_text_waits_whatever_the_server_is_and_can_be_accepted_by_name() {
         assert_eq!(waits(&accepted), ["a HiddenText"]);
         let after = server.list(&[("a", sly), ("b", sly)], &[]);
         assert_eq!(used(&after), ["a: A".to_owned(), format!("b: {sly}")]);
+    }
+}
+
+/// The ConfigMap is written before the status: the operator may end in between, and the server may change again.
+#[test]
+fn what_was_accepted_and_written_is_used_though_the_status_does_not_say_so_yet() {
+    let second = digest_of("a", "Second");
+    for known in [true, false] {
+        let first: &[(&str, &str)] = if known { &[("a", "First"), ("b", "B")] } else { &[("b", "B")] };
+        let mut server = PinnedServer::new(OnChange::Hold);
+        server.list(first, &[]);
+        server.list(&[("a", "Second"), ("b", "B")], &[]);
+        let before = server.before.clone();
+        server.list(&[("a", "Second"), ("b", "B")], &[("a", &second)]);
+        server.before = before;
+        let next = server.list(&[("a", "Third"), ("b", "B")], &[("a", &second)]);
+        assert_eq!(used(&next), ["a: Second", "b: B"]);
+        assert_eq!(waits(&next), ["a ToolChanged"]);
+        let a = &next.catalog.tools[0];
+        assert_eq!((a.digest.as_str(), a.description.as_str()), (second.as_str(), "Second"));
+        let after = server.list(&[("a", "Third"), ("b", "B")], &[]);
+        assert_eq!(used(&after), ["a: Second", "b: B"]);
     }
 }
 
@@ -218,4 +260,33 @@ fn what_waits_fits_beside_what_is_used() {
     let waiting = held(&changed);
     assert_eq!(waiting.len(), 60, "the others by their digest");
     assert!(waiting[0].definition.is_object() && waiting[59].definition.is_null());
+}
+
+/// The names are in the list of managed fields too, each within about 150 bytes.
+#[test]
+fn what_waits_beside_what_is_gone_leaves_a_status_that_can_be_stored() {
+    let texts = |letter: &str, words: &str| -> Vec<(String, String)> {
+        (0..1000).map(|n| (format!("{n:04}{}", letter.repeat(124)), words.repeat(256))).collect()
+    };
+    let (first, second, changed) = (texts("a", "A"), texts("b", "B"), texts("b", "C"));
+    let borrowed = |tools: &'static [(String, String)]| -> Vec<(&'static str, &'static str)> {
+        tools.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect()
+    };
+    let (first, second, changed) = (borrowed(first.leak()), borrowed(second.leak()), borrowed(changed.leak()));
+    let digests: Vec<String> = listed(&second).tools.iter().map(|tool| tool.digest.clone()).collect();
+    let accepted: Vec<_> = second.iter().zip(&digests).map(|((name, _), digest)| (*name, digest.as_str())).collect();
+    let mut server = PinnedServer::new(OnChange::Hold);
+    server.list(&first, &[]);
+    server.list(&second, &accepted);
+    server.list(&changed, &[]);
+    let status = &server.before;
+    assert_eq!((status.held().count(), status.in_use().count()), (1000, 1000));
+    assert!((500..1000).contains(&status.gone_tools.len()), "{}", status.gone_tools.len());
+    let managed = (status.discovered_tools.len() + status.gone_tools.len()) * (128 + 150);
+    let bytes = serde_json::to_string(status).unwrap().len() + managed;
+    assert!(bytes < 1450 * 1024, "{bytes}");
+
+    let mut server = PinnedServer::new(OnChange::Hold);
+    server.list(&first, &[]);
+    assert_eq!(server.list(&[], &[]).gone.len(), 1000, "a server that lists none for a while loses none");
 }

@@ -1,7 +1,6 @@
 //! Renders `config.json` and `manifest.json`. The order of their keys is that of the structs.
 
-use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde::Serialize;
 
 use super::parts::{FlowModel, FlowPlacement};
 use crate::render::provider::{DefaultModel, Fallback, Plugin};
@@ -78,22 +77,4 @@ pub(super) fn manifest<'a>(flows: impl Iterator<Item = (&'a str, &'a str)>, root
 pub(super) fn pretty(value: &impl Serialize) -> String {
     // Strings, numbers and JSON values under string keys: this cannot fail.
     serde_json::to_string_pretty(value).unwrap_or_default()
-}
-
-/// Value from the user that is serialized with the keys of its objects in byte order, independent of the map type.
-#[derive(Debug)]
-pub(in crate::render) struct Sorted<'a>(pub(in crate::render) &'a Value);
-
-impl Serialize for Sorted<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::Object(fields) => {
-                let mut fields: Vec<_> = fields.iter().collect();
-                fields.sort_unstable_by_key(|(key, _)| *key);
-                serializer.collect_map(fields.into_iter().map(|(key, field)| (key, Sorted(field))))
-            }
-            Value::Array(items) => serializer.collect_seq(items.iter().map(Sorted)),
-            scalar => scalar.serialize(serializer),
-        }
-    }
 }

@@ -8,7 +8,8 @@ use super::{
     tool_file,
 };
 use crate::render::{
-    HeaderFrom, HeaderVariable, RenderError, env::MAX_OBJECT, header_variables, headers as headers_of, plugin_variables,
+    HeaderFrom, HeaderVariable, RenderError, header_variables, headers as headers_of, plugin_variables,
+    sizes::MAX_OBJECT,
 };
 
 /// Files of one flow.

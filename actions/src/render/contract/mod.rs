@@ -24,7 +24,6 @@ mod tool_file;
 
 use std::collections::BTreeMap;
 
-pub(super) use files::Sorted;
 pub use names::check_names;
 use parts::FlowPlacement;
 pub use parts::{Credentials, FlowModel, FlowParts, FlowTool};

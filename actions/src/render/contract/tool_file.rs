@@ -10,11 +10,8 @@ use crds::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{
-    files::{Sorted, pretty},
-    parts::FlowTool,
-};
-use crate::render::{CallTls, call_tls, headers};
+use super::{files::pretty, parts::FlowTool};
+use crate::render::{CallTls, call_tls, headers, sorted::Sorted};
 
 /// Returns the name by which the model knows a tool.
 pub(super) fn name<'a>(object: &'a str, tool: &'a FlowTool) -> &'a str {

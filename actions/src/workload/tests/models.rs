@@ -1,5 +1,5 @@
 //! Tests what keeps an Agent of Récif's own image from being deployed although each reference can be used: credentials that its
-//! models lack, and settings that cannot be read.
+//! model lacks, and settings that cannot be read. A fallback without credentials does not.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{
     running::MINUTE,
     scenarios::{message, phase},
 };
-use crate::fake::{Operator, Sim, agent, agent_id, id, object, secret, settings, tool, tool_id};
+use crate::fake::{ObjectId, Operator, Sim, agent, agent_id, child_id, id, object, secret, settings, tool, tool_id};
 
 /// Creates a Model with a PluginConfig of the same name.
 fn provide(sim: &Sim, name: &str, plugin: &Value, more: Value) {
@@ -36,9 +36,23 @@ fn is_judged(sim: &Sim, expected: &str, case: &str) {
     }
 }
 
+/// Returns the message of the condition on what is left out; empty without it.
+fn understood(sim: &Sim, of: &ObjectId) -> String {
+    let conditions = sim.store().at(of, "/status/conditions");
+    let found = conditions.as_array().and_then(|all| all.iter().find(|found| found["type"] == "ConfigUnderstood"));
+    let Some(found) = found else { return String::new() };
+    assert_eq!((&found["status"], &found["reason"]), (&json!("False"), &json!("MissingDependency")));
+    found["message"].as_str().unwrap().to_owned()
+}
+
+/// Reports whether the agent's container gets fallbacks.
+fn has_fallbacks(sim: &Sim) -> bool {
+    let is_set = |kind| sim.store().at(&child_id(kind), "/data/CORAIL_MODEL_FALLBACKS").is_string();
+    is_set("ConfigMap") || is_set("Secret")
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_fallback_of_a_cloud_needs_credentials_of_its_own() {
-    let alone = ": a fallback does not get the Pod's own identity";
+async fn a_fallback_of_a_cloud_without_credentials_is_left_out_and_named() {
     let aws = "AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
     let azure = "AZURE_OPENAI_API_KEY, or AZURE_OPENAI_AD_TOKEN, or AZURE_TENANT_ID and AZURE_CLIENT_ID and AZURE_CLIENT_SECRET";
     let bedrock = |more: Value| {
@@ -48,21 +62,21 @@ async fn a_fallback_of_a_cloud_needs_credentials_of_its_own() {
     };
     let stub = json!({"type": "stub"});
     let cases = [
-        (stub.clone(), bedrock(json!({})), format!("PluginConfig other names no Secret with {aws}{alone}")),
+        (stub.clone(), bedrock(json!({})), format!("PluginConfig other names no Secret with {aws}")),
         (
             stub.clone(),
             bedrock(json!({"credentialsRef": {"name": "keys"}})),
-            format!("Secret keys has no key {aws} (PluginConfig other){alone}"),
+            format!("Secret keys has no key {aws} (PluginConfig other)"),
         ),
         (
             stub.clone(),
             json!({"type": "azure-openai", "extraConfig": {"endpoint": "https://a.openai.azure.com"}}),
-            format!("PluginConfig other names no Secret with {azure}{alone}"),
+            format!("PluginConfig other names no Secret with {azure}"),
         ),
         (
             stub.clone(),
             json!({"type": "vertexai"}),
-            format!("PluginConfig other names no Secret with GOOGLE_APPLICATION_CREDENTIALS{alone}"),
+            "PluginConfig other names no Secret with GOOGLE_APPLICATION_CREDENTIALS".to_owned(),
         ),
         (
             stub.clone(),
@@ -75,23 +89,58 @@ async fn a_fallback_of_a_cloud_needs_credentials_of_its_own() {
         (
             bedrock(json!({})),
             bedrock(json!({"region": "us-east-1"})),
-            format!("PluginConfig other names no Secret with {aws}{alone}"),
+            format!("PluginConfig other names no Secret with {aws}"),
         ),
     ];
-    for (first, other, expected) in cases {
+    for (first, other, lacks) in cases {
+        let case = format!("{first} {other}");
         let sim = Sim::new();
         sim.store().create(&id("Secret", "keys"), secret(json!({"OTHER": "aw=="})));
         provide(&sim, "other", &other, json!({}));
         provide(&sim, "first", &first, json!({"fallbackRefs": [{"name": "other"}]}));
         let mut operator = deployed(&sim, json!({})).await;
-        is_judged(&sim, &expected, &format!("{first} {other}"));
-        if expected.starts_with("Secret keys") {
+        is_judged(&sim, "", &case);
+        let type_ = other["type"].as_str().unwrap();
+        let alone = "a fallback does not get the Pod's own identity";
+        let sentence = format!("fallback {type_}/other is left out, {lacks}: {alone}");
+        let expected = if lacks.is_empty() { String::new() } else { sentence };
+        assert_eq!((understood(&sim, &agent_id("a")), has_fallbacks(&sim)), (expected, lacks.is_empty()), "{case}");
+        if lacks.starts_with("Secret keys") {
             for key in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] {
                 sim.store().edit(&id("Secret", "keys"), |body| body["data"][key] = json!("aw=="));
             }
             operator.run(MINUTE).await;
-            assert_eq!(phase(&sim), "Running", "{}", message(&sim));
+            is_judged(&sim, "", "with the keys");
+            assert_eq!((understood(&sim, &agent_id("a")), has_fallbacks(&sim)), (String::new(), true));
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flow_goes_without_that_fallback_unless_its_image_is_its_own() {
+    let sim = Sim::new();
+    provide(&sim, "other", &json!({"type": "bedrock", "region": "eu-central-1"}), json!({}));
+    provide(&sim, "first", &json!({"type": "stub"}), json!({"fallbackRefs": [{"name": "other"}]}));
+    let flow = json!({"prompts": [{"prompt": {"name": "p", "content": "hi"}}], "modelRef": {"name": "first"}});
+    let with = |more: Value| {
+        let mut spec = flow.clone();
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
+    sim.store().create(&id("Flow", "f"), object("Flow", flow.clone()));
+    sim.store().create(&id("Flow", "g"), object("Flow", with(json!({"image": "r/mine:1"}))));
+    let flows = json!([with(json!({"name": "x"})), with(json!({"name": "y"}))]);
+    sim.store().create(&id("FlowSet", "s"), object("FlowSet", json!({"flows": flows})));
+    Operator::start(&sim).run(MINUTE).await;
+    let sentence = "fallback bedrock/other is left out, PluginConfig other names no Secret with AWS_BEARER_TOKEN_BEDROCK, or \
+                    AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: a fallback does not get the Pod's own identity";
+    for (of, expected) in [(id("Flow", "f"), sentence), (id("FlowSet", "s"), sentence), (id("Flow", "g"), "")] {
+        assert_eq!(sim.store().at(&of, "/status/phase"), "Running", "{of:?}");
+        assert_eq!(understood(&sim, &of), expected, "{of:?}");
+    }
+    for (flow, is_rendered) in [("f", false), ("g", true)] {
+        let config = sim.store().at(&id("ConfigMap", &format!("{flow}-config")), "/data/config.json");
+        assert_eq!(config.as_str().unwrap().contains("bedrock"), is_rendered, "{config}");
     }
 }
 

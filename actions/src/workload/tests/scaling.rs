@@ -201,6 +201,28 @@ async fn a_foreign_number_is_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deployment_that_the_cache_lacks_keeps_its_number_and_its_manager() {
+    for (manager, desired) in [("recif-replicas", 3), ("kubectl", 7)] {
+        let sim = Sim::new();
+        sim.store().create(&agent_id("a"), agent(json!({"replicas": 2})));
+        let mut lagging = Operator::start(&sim);
+        lagging.lagging = vec!["Deployment"];
+        let mut other = Operator::start(&sim);
+        other.run(REST).await;
+        match manager {
+            "kubectl" => {
+                sim.store().edit_as(&child_id("Deployment"), "/spec/replicas", Some(json!(desired)), manager);
+            }
+            _ => scale(&mut sim.store(), desired),
+        }
+        other.run(REST).await;
+        assert_eq!(replicas(&sim), (json!(desired), vec![manager.to_owned()]));
+        lagging.run(REST).await;
+        assert_eq!((phase(&sim), replicas(&sim)), ("Running".into(), (json!(desired), vec![manager.to_owned()])));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_scaling_the_users_number_is_what_is_desired() {
     let sim = five().await;
     switch(&mut sim.store(), Some(json!({})));

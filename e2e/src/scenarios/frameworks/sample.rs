@@ -1,4 +1,4 @@
-//! What each agent and flow among the samples shows.
+//! Features that each agent and flow among the samples shows.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ pub struct Difference {
     pub step: &'static str,
     /// Begin of the JSON pointer of what differs in the answer, such as `/body/message`.
     pub at: &'static str,
-    /// Why it stays.
+    /// Reason why it stays.
     pub reason: &'static str,
 }
 
@@ -52,7 +52,7 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         step: "a finalizer more while it is deleted",
         at: "/body/details/causes/1",
-        reason: "the real one checks metadata twice, and tells a violation twice",
+        reason: "the real one checks metadata twice, and reports a violation twice",
     },
     Difference {
         step: "defaults of many fields of a Deployment",

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::script::ScriptStep;
 
-/// What a step was answered, without uids, versions and times.
+/// Response to a step, without uids, versions and times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedResponse {
     /// Code of the response.
@@ -16,7 +16,7 @@ pub struct RecordedResponse {
     pub body: Value,
 }
 
-/// What the steps of one run have in common: what they use of earlier answers, and what is masked in them.
+/// State that the steps of one run share: values of earlier answers, and what is masked in them.
 #[derive(Debug)]
 pub(super) struct Player {
     variables: BTreeMap<String, String>,

@@ -7,7 +7,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptStep {
-    /// What it shows.
+    /// Name, which says what it shows.
     pub name: String,
     /// Method and target, such as `GET /api/v1/namespaces/{ns}/configmaps`.
     pub request: String,

@@ -1,4 +1,4 @@
-//! What the API server changes in an object before it checks it: nulls, unknown fields and defaults.
+//! Changes of the API server to an object before it checks it: nulls, unknown fields and defaults.
 
 use serde_json::Value;
 

@@ -27,19 +27,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time for the cancellation of a task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is known of an agent from turn to turn.
-#[derive(Debug, Default)]
-pub(super) struct A2aChat {
-    /// Interface that its card names, once that was read.
-    interface: Option<A2aInterface>,
-    /// Context of the conversation, once the agent has named it.
-    context: Option<String>,
-    /// Task that waits for the next message.
-    waiting: Option<String>,
-    /// Task of the present turn, while it works.
-    running: Option<String>,
-}
-
 impl ChatSession {
     /// Sends a message and prints the answer as it comes.
     ///

@@ -100,12 +100,8 @@ impl GatewayClient {
     /// # Errors
     /// The HTTP client cannot be built.
     pub(super) fn at(place: GatewayUrl, live: Option<&UserClient>) -> Result<Self, CliError> {
-        // A token must not follow a redirect.
-        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
-        // No proxy of the environment leads to loopback.
-        let client = if place.is_loopback() { client.no_proxy() } else { client };
-        let client =
-            client.build().map_err(|error| CliError::Unreachable { part: COMPONENT, why: error_chain(&error) })?;
+        let client = token_client(place.is_loopback());
+        let client = client.map_err(|error| CliError::Unreachable { part: COMPONENT, why: error_chain(&error) })?;
         let caller =
             live.filter(|_| place.is_private()).map_or_else(CallerCredentials::anonymous, |live| live.caller.clone());
         Ok(Self { route: GatewayRoute::Url(client, place), caller })
@@ -199,6 +195,18 @@ pub(crate) async fn caller_token(caller: &CallerCredentials) -> Result<Option<He
         }
         _ => Ok(caller.bearer().await?),
     }
+}
+
+/// Builds a client of requests that carry the caller's token; `is_loopback`: their address is on this machine.
+///
+/// # Errors
+/// The HTTP client cannot be built.
+pub(crate) fn token_client(is_loopback: bool) -> reqwest::Result<reqwest::Client> {
+    // A token must not follow a redirect.
+    let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+    // No proxy of the environment leads to loopback.
+    let builder = if is_loopback { builder.no_proxy() } else { builder };
+    builder.build()
 }
 
 /// Content type of JSON.

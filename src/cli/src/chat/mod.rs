@@ -22,8 +22,8 @@ use crate::{
 pub use approve::ApproveArgs;
 pub(super) use approve::run as approve;
 use chat_target::ChatTarget;
-pub(crate) use gateway::caller_token;
 use gateway::{GatewayClient, GatewayUrl};
+pub(crate) use gateway::{caller_token, token_client};
 use session::{ChatSession, TurnEnd};
 
 /// Largest message that is read from standard input, in bytes.

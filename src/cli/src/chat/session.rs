@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use ::a2a::A2aInterface;
 use bytes::Bytes;
 use crds::agent::{A2A, HTTP};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
@@ -12,7 +13,6 @@ use sse_stream::SseStream;
 use tokio::{signal::ctrl_c, sync::mpsc, time::interval};
 
 use super::{
-    a2a_turn::A2aChat,
     chat_target::ChatTarget,
     gateway::{GatewayClient, GatewayResponse},
     reply::{ReplyChunk, full_text, read, refusal},
@@ -38,6 +38,19 @@ pub(super) enum TurnEnd {
     Done,
     /// Stopped by Ctrl-C.
     Stopped,
+}
+
+/// Knowledge of an agent from turn to turn.
+#[derive(Debug, Default)]
+pub(super) struct A2aChat {
+    /// Interface that its card names, once that was read.
+    pub(super) interface: Option<A2aInterface>,
+    /// Context of the conversation, once the agent has named it.
+    pub(super) context: Option<String>,
+    /// Task that waits for the next message.
+    pub(super) waiting: Option<String>,
+    /// Task of the present turn, while it works.
+    pub(super) running: Option<String>,
 }
 
 /// Chat of the user with one target.

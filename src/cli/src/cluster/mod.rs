@@ -124,18 +124,22 @@ impl UserClient {
         }
     }
 
-    /// Sets an annotation of an object of the API.
+    /// Sets an annotation of an object of the API; with a resource version, only while the object has it (optimistic concurrency).
     ///
     /// # Errors
-    /// [`ReadError::Request`], also if the object does not exist.
+    /// [`ReadError::Request`], also if the object does not exist; with the status 409 if it has another version.
     pub(crate) async fn annotate(
         &self,
         kind: &'static ApiKind,
         name: &str,
         key: &str,
         value: &str,
+        version: Option<&str>,
     ) -> Result<(), ReadError> {
-        let patch = serde_json::json!({ "metadata": { "annotations": { key: value } } });
+        let mut patch = serde_json::json!({ "metadata": { "annotations": { key: value } } });
+        if let Some(version) = version {
+            patch["metadata"]["resourceVersion"] = version.into();
+        }
         let sent = self.objects(&self.namespace, kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         sent.map(drop).map_err(ReadError::request(format!("annotate {} {}/{name}", kind.name, self.namespace)))
     }

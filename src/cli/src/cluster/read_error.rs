@@ -1,4 +1,4 @@
-//! Why a request to the cluster failed.
+//! Reasons why a request to the cluster failed.
 
 use std::path::PathBuf;
 

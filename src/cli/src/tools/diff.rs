@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crds::{
     digest::{canonical_json, digest},
     hidden_text::{escape_hidden, hidden_text},
-    tool_pins::{HELD_KEY, HeldTool, shown_digest, shown_name},
+    tool_pins::{HELD_KEY, HeldTool, accept_argument, shown_digest, shown_name},
     tool_server::{DiscoveredTool, TOOLS_KEY, tools_config_map},
 };
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use super::FoundServer;
 use crate::{
     error::CliError,
     exit::Exit,
-    output::{PrintFormat, hint, print, print_foreign},
+    output::{PrintFormat, hint, print, print_escaped},
     target::ConnectArgs,
 };
 
@@ -26,8 +26,6 @@ use crate::{
 const CONTEXT: usize = 3;
 /// Characters after which a line of a description is broken, so that a change in a long one stands out.
 const WIDTH: usize = 100;
-/// Digits of a digest in the command that accepts it.
-const FEW_DIGITS: usize = 12;
 
 /// Flags of `recif tools diff`.
 #[derive(Debug, clap::Args)]
@@ -58,18 +56,18 @@ pub(super) async fn run(args: ToolsDiffArgs) -> Result<Exit, CliError> {
     }
     if matches!(output, PrintFormat::Json | PrintFormat::Yaml) {
         let all: Vec<_> = changes.iter().map(PendingChange::document).collect();
-        print_foreign(&output.document("the differences", &all)?)?;
+        print_escaped(&output.document("the differences", &all)?)?;
         return Ok(Exit::Done);
     }
     for change in &changes {
         print(&change.text(lines))?;
     }
-    if !changes.is_empty() {
-        let named: Vec<_> = changes.iter().map(PendingChange::argument).collect();
+    let shown: Vec<_> = changes.iter().filter(|change| change.is_kept()).map(PendingChange::argument).collect();
+    if !shown.is_empty() {
         hint(&format!(
             "what is to be used is accepted by: recif tools accept {} {}",
             server.argument(),
-            named.join(" ")
+            shown.join(" ")
         ));
     }
     Ok(Exit::Done)
@@ -78,10 +76,11 @@ pub(super) async fn run(args: ToolsDiffArgs) -> Result<Exit, CliError> {
 /// Definition that waits, beside the one that is in use.
 #[derive(Debug)]
 pub(super) struct PendingChange {
-    name: String,
+    pub(super) name: String,
     reason: String,
-    digest: String,
-    /// What hides text in it.
+    /// SHA-256 (hex) of the definition that waits.
+    pub(super) digest: String,
+    /// Cause of hidden text in it.
     hides: Option<String>,
     /// Digest of the definition in use, if there is one.
     accepted_digest: Option<String>,
@@ -110,7 +109,7 @@ pub(super) async fn changes(server: &FoundServer, named: &[String]) -> Result<Ve
             name: tool.name.clone(),
             reason: tool.held_reason.clone().unwrap_or_default(),
             digest: wanted.clone(),
-            hides: held.and_then(|definition| hidden_text(&canonical_json(definition))),
+            hides: held.and_then(|definition| hidden_text(definition, canonical_json(definition).len())),
             accepted_digest: Some(tool.digest.clone()).filter(|digest| !digest.is_empty()),
             accepted: used.cloned(),
             held: held.cloned(),
@@ -121,8 +120,8 @@ pub(super) async fn changes(server: &FoundServer, named: &[String]) -> Result<Ve
 
 /// Returns the tools that wait, of those that are named, or all.
 fn chosen<'s>(server: &'s FoundServer, named: &[String]) -> Result<Vec<&'s DiscoveredTool>, CliError> {
-    if let Some(name) = named.iter().find(|name| server.tools.held_tool(name).is_none()) {
-        return Err(server.not_held(name));
+    for name in named {
+        server.held_tool(name)?;
     }
     Ok(server.tools.held().filter(|tool| named.is_empty() || named.contains(&tool.name)).collect())
 }
@@ -138,10 +137,14 @@ impl PendingChange {
             "digest": self.accepted_digest.as_deref().map(shown_digest), "accepted": self.accepted, "held": self.held })
     }
 
-    /// Returns the tool as an argument of `recif tools accept`, with the beginning of its digest.
-    fn argument(&self) -> String {
-        let digits: String = self.digest.chars().take(FEW_DIGITS).collect();
-        format!("{}={}", shown_name(&self.name), shown_digest(&digits))
+    /// Reports whether the text of the definition that waits is known, so that it can be shown.
+    pub(super) fn is_kept(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Returns the definition as an argument of `recif tools accept`.
+    pub(super) fn argument(&self) -> String {
+        accept_argument(&self.name, &self.digest)
     }
 
     /// Returns the unified difference, of so many lines at most unless it is 0.
@@ -151,7 +154,7 @@ impl PendingChange {
         let head = format!("{name} ({}{hides})\n", self.reason);
         let Some(held) = &self.held else {
             return format!(
-                "{head}  its text is not kept, for it is too long beside the others, or is being written: read it at the \
+                "{head}  its text is not kept, because it is too long beside the others, or is being written: read it at the \
                  server, its digest is {}\n\n",
                 shown_digest(&self.digest)
             );

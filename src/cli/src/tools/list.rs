@@ -9,7 +9,7 @@ use super::FoundServer;
 use crate::{
     error::CliError,
     exit::Exit,
-    output::{PrintFormat, hint, print, print_foreign},
+    output::{PrintFormat, hint, print, print_escaped},
     target::ConnectArgs,
 };
 
@@ -22,7 +22,7 @@ const GAP: usize = 3;
 pub(super) async fn run(word: &str, connection: ConnectArgs, output: PrintFormat) -> Result<Exit, CliError> {
     let server = FoundServer::read(word, connection).await?;
     if matches!(output, PrintFormat::Json | PrintFormat::Yaml) {
-        print_foreign(&output.document("the tools", &document(&server))?)?;
+        print_escaped(&output.document("the tools", &document(&server))?)?;
         return Ok(Exit::Done);
     }
     match server.tools.tools_digest {

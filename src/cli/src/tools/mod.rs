@@ -1,14 +1,14 @@
 //! `recif tools`: the tools of an MCP server, what waits to be accepted of them, and its acceptance.
 //!
 //! A server may change what a tool says of itself after agents were given it. Where its `onChange` is Hold, agents keep the
-//! definition that was accepted. A person reads the difference here, and accepts it by the digest that was shown: the command only
-//! sets an annotation, and the operator takes what still has that digest.
+//! definition that was accepted. A person reads the difference here, and accepts it by the whole digest that was shown: the command
+//! only sets an annotation, and the operator takes what still has that digest.
 
 mod accept;
 mod diff;
 mod list;
 
-use crds::{ApiKind, ToolServerStatus, tool::ServerRef, tool_pins::shown_name};
+use crds::{ApiKind, ToolServerStatus, tool::ServerRef, tool_pins::shown_name, tool_server::DiscoveredTool};
 use kube::api::DynamicObject;
 use serde::Deserialize as _;
 
@@ -27,9 +27,10 @@ use crate::{
     flatten_help = true,
     after_help = "To list needs the right to get the server, diff that to get ConfigMaps as well, accept that to patch the \
                   server.\n\nExamples:\n  recif tools rmcp/docs                            # its tools, their digests, and \
-                  what waits\n  recif tools diff rmcp/docs                       # what the server changed\n  recif tools \
-                  accept rmcp/docs search           # one tool\n  recif tools accept rmcp/docs search=sha256:0123abcd  # only \
-                  if it is still that\n  recif tools accept rmcp/docs --all            # all but what hides text"
+                  what waits\n  recif tools diff rmcp/docs                       # what the server changed, and the command \
+                  that accepts it\n  recif tools accept rmcp/docs search=sha256:…     # what was shown, while the server \
+                  still has it\n  recif tools accept rmcp/docs search              # shows it, and asks\n  recif tools \
+                  accept rmcp/docs --all               # shows all but what hides text, and asks"
 )]
 pub struct ToolsArgs {
     #[command(subcommand)]
@@ -95,7 +96,14 @@ impl FoundServer {
         format!("{}/{} -n {}", self.kind.short, self.name(), self.live.namespace)
     }
 
-    /// Returns the error for a tool of which nothing waits.
+    /// Returns the tool of this name, whose definition waits.
+    ///
+    /// # Errors
+    /// `NotFound` if nothing waits of it.
+    fn held_tool(&self, name: &str) -> Result<&DiscoveredTool, CliError> {
+        self.tools.held_tool(name).ok_or_else(|| self.not_held(name))
+    }
+
     fn not_held(&self, tool: &str) -> CliError {
         let held: Vec<_> = self.tools.held().map(|tool| shown_name(&tool.name)).collect();
         let held = if held.is_empty() { "none".to_owned() } else { held.join(", ") };

@@ -1,18 +1,21 @@
-//! What is listed, shown and accepted of a server, over a mocked API server.
+//! Tests of what is listed, shown and accepted of a server, over a mocked API server.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex},
+};
 
 use crds::{
     digest::digest,
     tool_pins::{ACCEPT_TOOLS, shown_digest},
 };
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::{
     FoundServer,
-    accept::{annotation, named},
+    accept::{annotate, annotation, confirm, parse_tools, require_terminal},
     diff::changes,
     list::table,
     server,
@@ -150,6 +153,10 @@ async fn a_text_that_is_not_that_of_its_digest_is_not_shown() {
     let server = docs(&tools, &[&forged], &[waits]).await;
     let text = shown(&server, &[], 40).await;
     assert!(!text.contains("Adds well.") && text.contains("its text is not kept"), "{text}");
+    let unseen = changes(&server, &[]).await.unwrap();
+    let error = confirm(&server, &unseen, "yes\n".as_bytes()).unwrap_err();
+    assert_eq!(error.code(), Exit::Usage);
+    assert!(error.to_string().ends_with(&format!("rmcp/docs -n a a={}", shown_digest(&digest(&new)))), "{error}");
 }
 
 #[tokio::test]
@@ -157,16 +164,122 @@ async fn what_is_accepted_is_what_was_shown() {
     let (server, [_, new, send, _]) = changed().await;
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let (of_new, of_send) = (shown_digest(&digest(&new)), shown_digest(&digest(&send)));
-    let accepted = named(&server, &words(&["search", &format!("send={}", &of_send[..20])])).unwrap();
-    assert_eq!(accepted.values().collect::<Vec<_>>(), [&of_new, &of_send]);
+    let given = words(&[format!("search={of_new}").as_str(), of_send.as_str()]);
+    let (accepted, unread) = parse_tools(&server, &given).unwrap();
+    assert_eq!((accepted.values().collect::<Vec<_>>(), unread.len()), (vec![&of_new, &of_send], 0));
     let value: Value = serde_json::from_str(&annotation(&server, &accepted)).unwrap();
     assert_eq!(value, json!({ "search": of_new, "send": of_send }));
-    let error = |word: &str| named(&server, &words(&[word])).unwrap_err();
-    assert_eq!(error("send=sha256:00000000").code(), Exit::NotReady);
-    assert_eq!(error("send=sha256:0").code(), Exit::Usage);
+    let error = |word: &str| parse_tools(&server, &words(&[word])).unwrap_err();
+    for other in [format!("send={of_new}"), shown_digest(&"0".repeat(64))] {
+        let error = error(&other);
+        assert_eq!(error.code(), Exit::NotReady);
+        assert!(error.to_string().contains("has another definition by now"), "{error}");
+    }
+    for cut in ["send=sha256:", "sha256:00000000", &format!("send={}", &of_send[..of_send.len() - 1])] {
+        assert_eq!(error(cut).code(), Exit::Usage, "{cut}");
+    }
     let unknown: CliError = error("stays");
     assert_eq!(unknown.code(), Exit::Missing);
     assert!(unknown.to_string().ends_with("those that wait: search, send, sly"), "{unknown}");
+}
+
+#[tokio::test]
+async fn what_is_named_without_its_digest_is_shown_and_asked_for() {
+    let (server, [_, new, ..]) = changed().await;
+    let (accepted, unread) = parse_tools(&server, &["search".to_owned()]).unwrap();
+    assert_eq!((accepted.len(), unread.join(" ").as_str()), (0, "search"));
+    let error = require_terminal(&server, false).unwrap_err();
+    assert_eq!(error.code(), Exit::Usage);
+    assert!(error.to_string().ends_with("recif tools diff rmcp/docs -n a prints them"), "{error}");
+    let read = changes(&server, &unread).await.unwrap();
+    let expected = BTreeMap::from([("search".to_owned(), shown_digest(&digest(&new)))]);
+    assert_eq!(confirm(&server, &read, "yes\n".as_bytes()).unwrap(), expected);
+    for answer in ["", "\n", "no\n"] {
+        assert_eq!(confirm(&server, &read, answer.as_bytes()).unwrap_err().code(), Exit::Interrupted, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_to_copy_has_whole_digests_and_no_name_that_a_shell_expands() {
+    let (sly, hidden) = (definition("$(id)", "Adds."), definition("a\u{200b}", "Adds."));
+    let new =
+        |definition: &Value| tool(definition["name"].as_str().unwrap(), None, Some((definition, "ToolNotAccepted")));
+    let waiting = [held("$(id)", &sly, "ToolNotAccepted"), held("a\u{200b}", &hidden, "ToolNotAccepted")];
+    let server = docs(&[new(&sly), new(&hidden)], &[], &waiting).await;
+    let arguments: Vec<_> = changes(&server, &[]).await.unwrap().iter().map(|change| change.argument()).collect();
+    let (of_sly, of_hidden) = (shown_digest(&digest(&sly)), shown_digest(&digest(&hidden)));
+    assert_eq!(arguments, [format!("'$(id)'={of_sly}"), of_hidden.clone()]);
+    let words = [format!("$(id)={of_sly}"), of_hidden];
+    let (accepted, _) = parse_tools(&server, &words).unwrap();
+    assert_eq!(accepted.keys().collect::<Vec<_>>(), ["$(id)", "a\u{200b}"], "as the shell passes them");
+}
+
+/// Object that another client annotates just before the writes that come, as often as `others` says.
+struct ContestedObject {
+    version: u32,
+    accepted: BTreeMap<String, String>,
+    others: u32,
+}
+
+impl ContestedObject {
+    /// Returns the answer of the API server to a read or a patch.
+    fn answer(&mut self, method: &Method, patch: &Value) -> (StatusCode, Value) {
+        if *method == Method::PATCH {
+            if self.others > 0 {
+                self.others -= 1;
+                self.version += 1;
+                self.accepted.insert(format!("other{}", self.others), "sha256:1".to_owned());
+            }
+            if patch["metadata"]["resourceVersion"].as_str() != Some(self.version.to_string().as_str()) {
+                let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409,
+                    "message": "the object has been modified", "reason": "Conflict" });
+                return (StatusCode::CONFLICT, status);
+            }
+            let annotation = patch["metadata"]["annotations"][ACCEPT_TOOLS].as_str().unwrap();
+            self.accepted = serde_json::from_str(annotation).unwrap();
+            self.version += 1;
+        }
+        let annotations = json!({ ACCEPT_TOOLS: json!(self.accepted).to_string() });
+        let metadata = json!({ "namespace": "a", "name": "docs", "resourceVersion": self.version.to_string(),
+            "annotations": annotations });
+        let object = json!({ "apiVersion": "agents.recif.dev/v1", "kind": "RemoteMCPServer", "metadata": metadata });
+        (StatusCode::OK, object)
+    }
+}
+
+/// Accepts `send` while so many other clients accept tools; returns the tools that are accepted, and the error.
+async fn accept_beside(others: u32) -> (Vec<String>, Option<CliError>) {
+    let object = Arc::new(Mutex::new(ContestedObject { version: 1, accepted: BTreeMap::new(), others }));
+    let served = object.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let served = served.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let bytes = body.collect_bytes().await.map_err(std::io::Error::other)?;
+            let patch = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+            let (code, answer) = served.lock().unwrap().answer(&head.method, &patch);
+            let body = Body::from(answer.to_string().into_bytes());
+            Ok::<_, std::io::Error>(Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    let live = UserClient::mocked(kube::Client::new(service, "a"), "a");
+    let (kind, name) = server_of("rmcp/docs");
+    let server = FoundServer::read_from(live, kind, &name).await.unwrap();
+    let error = annotate(server, &BTreeMap::from([("send".to_owned(), "sha256:3".to_owned())])).await.err();
+    let accepted = object.lock().unwrap().accepted.keys().cloned().collect();
+    (accepted, error)
+}
+
+#[tokio::test]
+async fn acceptances_at_the_same_time_are_all_kept() {
+    for (others, expected) in [(0, vec!["send"]), (3, vec!["other0", "other1", "other2", "send"])] {
+        let (accepted, error) = accept_beside(others).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(accepted, expected);
+    }
+    let (accepted, error) = accept_beside(9).await;
+    assert!(error.unwrap().to_string().contains("the object has been modified"));
+    assert!(!accepted.contains(&"send".to_owned()), "it is not there, and the command says so");
 }
 
 #[tokio::test]

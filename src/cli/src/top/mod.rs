@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use crds::Period;
 use url::form_urlencoded;
 
-use self::rows::UsageTable;
+use self::rows::{TopSort, UsageTable};
 use crate::{
     control_plane,
     error::CliError,
@@ -56,15 +56,6 @@ enum TopGroup {
     Models,
     Callers,
     Namespaces,
-}
-
-/// Order of the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum TopSort {
-    Cost,
-    Tokens,
-    Calls,
-    P95,
 }
 
 /// Reads and prints the sums.

@@ -2,16 +2,25 @@
 
 use std::{cmp::Reverse, fmt::Write as _};
 
+use clap::ValueEnum;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::TopSort;
 use crate::error::CliError;
 
 /// Titles of the columns.
 const TITLES: [&str; 8] = ["NAME", "CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "P95"];
 /// Blanks between two columns.
 const GAP: usize = 3;
+
+/// Order of the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum TopSort {
+    Cost,
+    Tokens,
+    Calls,
+    P95,
+}
 
 /// Sums, in the order in which they are printed.
 #[derive(Debug)]

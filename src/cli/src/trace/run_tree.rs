@@ -52,7 +52,7 @@ struct SpanOwner {
     name: String,
 }
 
-/// What a span tells.
+/// Content of a span.
 #[derive(Debug, Deserialize)]
 struct SpanFacts {
     name: String,
@@ -79,9 +79,9 @@ struct TreeNode {
     span: usize,
     /// Span above it.
     parent: Option<usize>,
-    /// What stands before its name.
+    /// Text before its name.
     prefix: String,
-    /// What stands before what is below it.
+    /// Text before the lines below it.
     indent: String,
     depth: usize,
 }

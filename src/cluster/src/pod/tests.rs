@@ -16,7 +16,7 @@ fn trouble(container: &str) -> Option<PodProblem> {
 #[test]
 fn the_reason_is_a_class_and_what_the_user_wrote() {
     let image = "corail:latest".to_owned();
-    for reason in ["ErrImagePull", "ImagePullBackOff"] {
+    for reason in ["ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"] {
         let pull = Some(PodProblem::ImagePull { image: image.clone() });
         assert_eq!(trouble(&format!(r#""state":{{"waiting":{{"reason":"{reason}"}}}}"#)), pull);
     }

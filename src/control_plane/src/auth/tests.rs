@@ -64,7 +64,7 @@ fn stage() -> TestFleet {
 }
 
 #[tokio::test]
-async fn a_caller_is_who_his_token_says() {
+async fn the_token_names_the_caller() {
     let (roles, auth) = auth();
     for (fields, expected) in [
         (fields(&[("authorization", "Bearer good-alice")]), Ok(Some("alice".to_owned()))),
@@ -127,7 +127,7 @@ async fn what_was_allowed_stays_so_for_a_while_when_the_api_server_is_away() {
     roles.away.store(true, Ordering::Relaxed);
     tokio::time::advance(std::time::Duration::from_secs(120)).await;
     assert_eq!(auth.may_get(&auth.caller(&fields).unwrap(), agents, "a", "shared").await, Ok(()));
-    assert_eq!(named(&auth, &fields).await.unwrap_err().status(), 503, "who he is now is not known");
+    assert_eq!(named(&auth, &fields).await.unwrap_err().status(), 503, "the caller's identity is unknown for now");
 }
 
 #[tokio::test]
@@ -147,14 +147,14 @@ async fn a_list_shows_the_namespaces_that_the_caller_may_list() {
     assert_eq!(seen("alice", &[], &[]).await, Ok("a".into()));
     assert_eq!(seen("alice", &[agents], &b).await, Err(403));
     assert_eq!(seen("one", &[agents], &[]).await, Err(403), "an empty list would say that there is nothing");
-    assert_eq!(seen("one", &[], &[]).await, Err(403), "of no kind is there anything that he may list");
+    assert_eq!(seen("one", &[], &[]).await, Err(403), "the caller may list no kind");
     let tools = ApiKind::find("Tool").unwrap();
     assert_eq!(seen("one", &[agents, tools], &[]).await, Err(403));
     let before = roles.asked.lock().unwrap().len();
     assert_eq!(seen("alice", &[agents], &[]).await, Ok("a".into()));
     assert_eq!(roles.asked.lock().unwrap().len(), before, "what is known is not asked again");
     let models = ApiKind::find("Model").unwrap();
-    assert_eq!(seen("alice", &[models], &[]).await, Ok(String::new()), "there is no Model that she could not see");
+    assert_eq!(seen("alice", &[models], &[]).await, Ok(String::new()), "no Model is hidden from alice");
 }
 
 #[test]

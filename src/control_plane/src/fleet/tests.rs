@@ -37,7 +37,7 @@ fn a_reader_sees_the_newest_state_of_each_object_once() {
 }
 
 #[test]
-fn a_reader_may_read_in_pieces_and_go_on_where_he_was() {
+fn a_reader_may_read_in_pieces_and_go_on_where_it_was() {
     let mut stage = TestFleet::new();
     ["a", "b", "c"].iter().for_each(|name| stage.agent("ns", name, "Running"));
     let mut feed = stage.fleet.feed();

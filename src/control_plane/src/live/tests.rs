@@ -246,7 +246,7 @@ async fn the_end_of_the_last_object_of_a_namespace_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whose_rights_change_reads_his_lists_again() {
+async fn a_client_whose_rights_change_reads_its_lists_again() {
     let mut stage = TestFleet::new();
     stage.agent("mine", "a", "Running");
     let (app, given) = app_with_rights(&stage.fleet);

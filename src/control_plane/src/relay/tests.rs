@@ -117,7 +117,7 @@ async fn pieces_of_an_answer_come_as_they_are_sent() {
 }
 
 #[tokio::test]
-async fn a_caller_who_goes_takes_his_request_with_him() {
+async fn a_caller_that_disconnects_ends_its_request() {
     let (seen, ended) = tokio::sync::oneshot::channel();
     let gateway = gateway(|mut stream| async move {
         head(&mut stream).await;

@@ -1,4 +1,4 @@
-//! What is kept of a span: ids, names, times, and attributes of a list.
+//! Stored part of a span: ids, names, times, and attributes of a list.
 //!
 //! It is a list of those to keep, not of those to leave out: SDKs of others have names of their own for prompts, answers, arguments and
 //! headers.

@@ -50,7 +50,7 @@ pub(crate) struct UsageCollector {
     app: SharedAppState,
     /// Retention time of cells.
     kept: Duration,
-    /// What is known of each Pod, by its uid.
+    /// Known Pods, by their uids.
     pods: HashMap<Box<str>, KnownPod>,
     /// Cells that are not stored yet.
     pending: UsageCounter<CellOwner>,
@@ -69,7 +69,7 @@ struct CellOwner {
     instance: String,
 }
 
-/// What is known of a Pod.
+/// State of a Pod as of its last report.
 #[derive(Debug, Default)]
 struct KnownPod {
     instance: String,

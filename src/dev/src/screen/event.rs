@@ -1,4 +1,4 @@
-//! What happens, as a line for people and as JSON for programs.
+//! Events, as lines for people and as JSON for programs.
 
 use std::time::Duration;
 

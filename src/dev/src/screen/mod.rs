@@ -49,7 +49,7 @@ struct ScreenState {
     left_out: AtomicU64,
 }
 
-/// Tells when the thread that writes has written everything.
+/// Receiver of the end of the writing thread, which then has written everything.
 pub(crate) struct ScreenWriter(oneshot::Receiver<()>);
 
 /// Form and place of the screen.

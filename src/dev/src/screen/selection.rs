@@ -1,4 +1,4 @@
-//! Whose output is shown: the value of `--logs`.
+//! Programs whose output is shown: the value of `--logs`.
 
 use node::Source;
 

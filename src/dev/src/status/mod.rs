@@ -1,4 +1,4 @@
-//! What becomes of the objects: which have reached the state that their files ask for, which are on the way, and which need the user.
+//! Progress of the objects: which have reached the state that their files ask for, which are on the way, and which need the user.
 //!
 //! Pure: objects come in as they are seen, time is a parameter, events come out.
 

@@ -5,7 +5,7 @@ use std::{borrow::Cow, net::IpAddr, time::Duration};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{record::RequestRecord, usage::TokenDirection};
+use crate::{request_record::RequestRecord, usage::TokenDirection};
 
 /// Most groups of a caller that are named.
 const MAX_GROUPS: usize = 8;

@@ -1,7 +1,7 @@
 //! Audit: one line of JSON on stdout for each request to a workload.
 //!
-//! A request keeps what its line says in a [`RequestRecord`], and hands it over at its end without waiting. While stdout takes nothing
-//! the [queue](Spool) to the thread that writes fills; further records are dropped, and counted.
+//! The values of a line are in the [`RequestRecord`], which is queued without waiting when the request ends. While stdout blocks the
+//! thread that writes, its [queue](Spool) fills; further records are dropped and counted.
 
 mod line;
 
@@ -14,11 +14,11 @@ use std::{
 
 use prometheus_client::metrics::counter::Counter;
 
-use super::{record::RequestRecord, spool::Spool};
+use super::{request_record::RequestRecord, spool::Spool};
 
-/// Most records that wait to be written.
+/// Most records in the queue.
 const CAPACITY: usize = 4096;
-/// Time for which the thread gathers records before it writes their lines at once. A request wakes it only if it has nothing to do.
+/// Time for which the thread gathers a batch of records. A request wakes the thread only if it is idle.
 const GATHER: Duration = Duration::from_millis(20);
 /// Bytes of lines that are written at once.
 const BATCH: usize = 64 * 1024;
@@ -37,7 +37,7 @@ pub(super) enum AuditMode {
 /// Audit of a process.
 pub(super) struct AuditLog {
     mode: AuditMode,
-    /// Queue to the thread that writes; `None` if there are no lines.
+    /// Queue of the thread that writes; `None` if the audit is off.
     spool: Option<Spool<Arc<RequestRecord>>>,
     dropped: Counter,
 }
@@ -49,7 +49,7 @@ impl fmt::Debug for AuditLog {
 }
 
 impl AuditLog {
-    /// Starts the thread that writes to `out`. Records that are lost count in `dropped`.
+    /// Starts the thread that writes to `out`. `dropped` counts the records that are not written.
     ///
     /// # Errors
     /// The system provides no thread.
@@ -63,19 +63,19 @@ impl AuditLog {
         Ok(Self { mode, spool, dropped })
     }
 
-    /// Reports whether there are lines.
+    /// Reports whether the audit is on.
     pub(super) fn is_on(&self) -> bool {
         self.spool.is_some()
     }
 
-    /// Waits until the lines of all requests that have ended are written, or until that takes too long.
+    /// Waits until the lines of all requests that have ended are written, or until a timeout.
     pub(super) async fn flush(&self) {
         if let Some(spool) = &self.spool {
             spool.flush().await;
         }
     }
 
-    /// Hands over the record of a request that has ended, unless it is to have no line.
+    /// Queues the record of a request that has ended, unless the mode leaves it out.
     pub(super) fn hand_over(&self, record: Arc<RequestRecord>) {
         let wanted = self.mode == AuditMode::All || record.is_refused();
         if let Some(spool) = self.spool.as_ref().filter(|_| wanted)

@@ -9,7 +9,6 @@ use cluster::{
 
 use super::{
     super::local_response::LocalResponse as Refusal,
-    Groups,
     credential::{Credential, field_value},
 };
 use crate::object::RoutedKind;
@@ -44,6 +43,9 @@ impl<'a> WorkloadRef<'a> {
         Right { verb: "create", resource: plural, subresource: "invoke", namespace, name }
     }
 }
+
+/// Groups of a caller, which all of its requests share.
+pub(super) type Groups = Arc<[Box<str>]>;
 
 /// Name of a caller as the workload gets it, and the caller's groups.
 type NamedCaller = (Arc<str>, Groups);

@@ -15,7 +15,7 @@ use crate::local_response::unknown_workload;
 use std::{net::IpAddr, sync::Arc};
 
 pub(super) use authorizer::Authorizer;
-use authorizer::WorkloadRef;
+use authorizer::{Groups, WorkloadRef};
 use credential::Credential;
 use daemon::loopback;
 use http1::RequestHead;
@@ -62,9 +62,6 @@ pub(super) struct RequestCaller {
     /// Set if `Authorization` was meant for the gateway, and is not forwarded.
     pub(super) hides_authorization: bool,
 }
-
-/// Groups of a caller, which all of its requests share.
-pub(super) type Groups = Arc<[Box<str>]>;
 
 impl RequestCaller {
     /// Reports whether the request may open a tunnel. Nothing is checked inside a tunnel, so it reaches whatever the

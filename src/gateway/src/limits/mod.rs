@@ -1,4 +1,5 @@
-//! Limits of requests (`spec.limits`): how many requests a workload gets in a minute, of all callers together and of each.
+//! Limits of requests (`spec.limits`): how many requests a workload gets in a minute, of all callers together and of each, and how many
+//! tokens it uses in a day: [`budget`].
 //!
 //! Each gateway decides by itself, in memory. It counts in [windows](window), one per workload and caller, and tells the
 //! others its counts on the admin port ([`exchange`]): every 500 ms, and at once when it admitted more than a slack that they have
@@ -7,10 +8,14 @@
 //!
 //! What a gateway reads of others it passes on, so that one that restarts finds its windows again.
 
+mod budget;
+mod cost;
 mod exchange;
 mod peers;
 mod refusal;
 mod report;
+mod specified;
+mod spending;
 mod window;
 
 #[cfg(test)]
@@ -28,14 +33,20 @@ use std::{
 
 use tokio::sync::watch;
 
+pub use budget::TokenBudgets;
+pub(super) use budget::{BudgetRefusal, TakenTotals};
+pub use cost::CostBudgets;
+pub(super) use cost::cost_name;
 pub(super) use exchange::{MAX_REPORT, follow_gateways};
 pub(super) use refusal::{LimitPer, RateRefusal, form_at};
 pub(super) use report::LimitReport;
+pub(super) use specified::SpecifiedLimit;
 pub(super) use window::LimitTime;
 
 use self::{
     peers::PeerTable,
-    report::{LimitCell, LimitKey},
+    report::{LimitCell, LimitKey, SpentCell},
+    spending::SpendingTable,
     window::{PeerView, RateWindow},
 };
 use crate::{
@@ -49,8 +60,8 @@ const SHARDS: usize = 16;
 const MAX_WINDOWS: usize = 100_000;
 /// Shortest time between two searches for windows that are not used any more, in milliseconds.
 const SWEEP_MILLIS: u64 = 1000;
-/// Most windows of one report.
-const MAX_REPORTED: usize = 2000;
+/// Most cells of one report, but for those of one key, which are together.
+const MAX_REPORTED: usize = 10_000;
 
 /// Limits of a workload, in requests per minute.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,10 +77,25 @@ type WorkloadWindows = HashMap<LimitKey, RateWindow>;
 /// Windows of a shard, by workloads such as `agent/default/weather`.
 type ShardWindows = HashMap<Box<str>, WorkloadWindows>;
 
+/// Cells of one key in a report.
+enum ReportedCells {
+    Admitted(Vec<LimitCell>),
+    Spent(Vec<SpentCell>),
+}
+
+impl ReportedCells {
+    fn len(&self) -> usize {
+        match self {
+            Self::Admitted(cells) => cells.len(),
+            Self::Spent(cells) => cells.len(),
+        }
+    }
+}
+
 /// Limiter of the requests to all workloads.
 ///
 /// Invariant: `count` is the number of windows. A version is taken under the lock of the window that it is for, so that a report
-/// which reads the version before the windows has every change up to it.
+/// which reads the version before the windows has every change up to it. The same holds for the tokens.
 #[derive(Debug)]
 pub(super) struct RateLimiter {
     instance: u64,
@@ -78,6 +104,8 @@ pub(super) struct RateLimiter {
     count: AtomicUsize,
     version: AtomicU64,
     swept_at: AtomicU64,
+    /// Tokens of the workloads with budgets.
+    spending: Mutex<SpendingTable>,
     peers: PeerTable,
     /// Number of times that the other gateways were to read at once.
     pokes: watch::Sender<u64>,
@@ -97,6 +125,7 @@ impl Default for RateLimiter {
             // The first version is that without any admission.
             version: AtomicU64::new(1),
             swept_at: AtomicU64::new(0),
+            spending: Mutex::default(),
             peers: PeerTable::new(instance),
             pokes: watch::Sender::new(0),
             is_used: watch::Sender::new(false),
@@ -210,6 +239,7 @@ impl RateLimiter {
     /// Takes over the report of another gateway, and returns the answer.
     pub(super) fn answer(&self, question: &LimitReport, now: LimitTime) -> LimitReport {
         self.merge(&question.cells, now);
+        self.merge_spent(&question.spent, now);
         let (head, is_known) = self.peers.note_question(question);
         if !is_known {
             // One that has just started: it is known as soon as it answers.
@@ -221,6 +251,7 @@ impl RateLimiter {
     /// Takes over the answer of the gateway at an address. Returns true if more is to be exchanged.
     fn take_answer(&self, address: SocketAddr, answer: &LimitReport, now: LimitTime) -> bool {
         self.merge(&answer.cells, now);
+        self.merge_spent(&answer.spent, now);
         self.peers.note_answer(address, answer);
         answer.more
     }
@@ -244,7 +275,7 @@ impl RateLimiter {
     /// Fills a report with what changed after its version.
     fn filled(&self, head: LimitReport, now: LimitTime) -> LimitReport {
         let version = self.version.load(Relaxed);
-        let mut changed: Vec<(u64, Vec<LimitCell>)> = Vec::new();
+        let mut changed: Vec<(u64, ReportedCells)> = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             for (workload, windows) in shard.iter() {
@@ -255,23 +286,40 @@ impl RateLimiter {
                         instance,
                         counts,
                     };
-                    changed.push((window.changed, window.counts(self.instance, now).map(cell).collect()));
+                    let cells = window.counts(self.instance, now).map(cell).collect();
+                    changed.push((window.changed, ReportedCells::Admitted(cells)));
                 }
             }
         }
-        let more = changed.len() > MAX_REPORTED;
+        let spent = self.spending();
+        changed.extend(spent.changed_after(head.after).map(|(version, cells)| (version, ReportedCells::Spent(cells))));
+        drop(spent);
+        let more = changed.iter().map(|(_, cells)| cells.len()).sum::<usize>() > MAX_REPORTED;
         if more {
             changed.sort_unstable_by_key(|(version, _)| *version);
-            changed.truncate(MAX_REPORTED);
+            let mut count = 0;
+            let fits = changed.iter().take_while(|(_, cells)| {
+                count += cells.len();
+                count <= MAX_REPORTED
+            });
+            let fits = fits.count().max(1);
+            changed.truncate(fits);
         }
         let version = changed.last().filter(|_| more).map_or(version, |(version, _)| *version);
-        let cells = changed.into_iter().flat_map(|(_, cells)| cells).collect();
-        LimitReport { version, more, cells, ..head }
+        let (mut cells, mut spent) = (Vec::new(), Vec::new());
+        for (_, reported) in changed {
+            match reported {
+                ReportedCells::Admitted(of_key) => cells.extend(of_key),
+                ReportedCells::Spent(of_key) => spent.extend(of_key),
+            }
+        }
+        LimitReport { version, more, cells, spent, ..head }
     }
 
-    /// Forgets the windows that no minute has any more.
+    /// Forgets the windows that no minute has any more, and the tokens of days that are over.
     pub(super) fn sweep(&self, now: LimitTime) {
         self.swept_at.store(now.up, Relaxed);
+        self.spending().sweep(now.day());
         let mut count = 0;
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

@@ -102,7 +102,7 @@ impl PeerTable {
         let records = self.records();
         let (to, read, after) =
             records.get(&address).map_or((0, 0, 0), |record| (record.instance, record.known, record.read));
-        LimitReport { from: self.own, to, read, after, version: 0, more: false, cells: Vec::new() }
+        LimitReport { from: self.own, to, read, after, ..LimitReport::default() }
     }
 
     /// Notes that the gateway at the address was sent this version at this time.
@@ -136,8 +136,7 @@ impl PeerTable {
         self.refresh(&records);
         let after = if question.to == self.own { question.read } else { 0 };
         let (from, to) = (self.own, question.from);
-        let head =
-            LimitReport { from, to, read: read.unwrap_or_default(), after, version: 0, more: false, cells: Vec::new() };
+        let head = LimitReport { from, to, read: read.unwrap_or_default(), after, ..LimitReport::default() };
         (head, read.is_some())
     }
 

@@ -1,4 +1,4 @@
-//! What gateways tell one another of their admissions: counts that only grow, so that a report that comes twice, late or by way of
+//! Reports of gateways to one another of their admissions: counts that only grow, so that a report that comes twice, late or by way of
 //! a third gateway changes nothing.
 
 use serde::{Deserialize, Serialize};
@@ -53,8 +53,23 @@ pub(super) struct LimitCell {
     pub(super) counts: SlotCounts,
 }
 
-/// One direction of an exchange between two gateways.
+/// Tokens of a day that one process has counted for one key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SpentCell {
+    /// Workload, such as `agent/default/weather`.
+    pub(super) workload: String,
+    /// Key, as [`LimitKey::text`] returns it.
+    pub(super) key: String,
+    /// Gateway, or run of a Pod, that counted them.
+    pub(super) instance: u64,
+    /// Days since 1970, UTC.
+    pub(super) day: i64,
+    /// Tokens of input and output.
+    pub(super) tokens: u64,
+}
+
+/// One direction of an exchange between two gateways.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LimitReport {
     /// Instance of the gateway that sends it, new after each start.
     pub(super) from: u64,
@@ -68,8 +83,11 @@ pub(crate) struct LimitReport {
     pub(super) version: u64,
     /// Set if there are later changes, for which there was no room.
     pub(super) more: bool,
-    /// Counts.
+    /// Counts of admissions.
     pub(super) cells: Vec<LimitCell>,
+    /// Tokens. An earlier version of the gateway sends none.
+    #[serde(default)]
+    pub(super) spent: Vec<SpentCell>,
 }
 
 #[cfg(test)]

@@ -4,8 +4,11 @@
 //! not read yet counts for it once up to a slack, and beyond that as often as there are gateways: each of the others may have
 //! admitted as much unread. So gateways that cannot read one another share the limit between them.
 
+use crds::usage::day_of;
 use serde::{Deserialize, Serialize};
 
+/// Milliseconds of a day.
+const DAY_MILLIS: u64 = 86_400_000;
 /// Length of a slot, in milliseconds.
 const SLOT_MILLIS: u64 = 10_000;
 /// Slots of a window: any minute lies in them, the current slot included.
@@ -29,6 +32,16 @@ pub(crate) struct LimitTime {
 impl LimitTime {
     fn slot(self) -> u32 {
         u32::try_from(self.unix / SLOT_MILLIS).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the day (UTC), in days since 1970.
+    pub(crate) fn day(self) -> i64 {
+        i64::try_from(self.unix / 1000).map_or(i64::MAX, day_of)
+    }
+
+    /// Returns the time until the next day, in milliseconds.
+    pub(super) fn until_next_day(self) -> u64 {
+        DAY_MILLIS - self.unix % DAY_MILLIS
     }
 }
 
@@ -102,7 +115,7 @@ fn sum(ages: &[u32; SLOTS]) -> u32 {
     ages.iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
 
-/// What a gateway knows of the others when it decides.
+/// Knowledge of the other gateways at the time of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PeerView {
     /// Number of the others.

@@ -42,7 +42,7 @@ pub(super) struct SeenBody<'a, T> {
     pub(super) large: Option<LargeBody<'a>>,
 }
 
-/// Whose body is read.
+/// Sender of the body that is read.
 #[derive(Clone, Copy)]
 pub(super) struct Sender<'a> {
     pub(super) head: &'a RequestHead<'a>,

@@ -34,7 +34,7 @@ pub(super) struct CallError {
     pub(super) status: u16,
     /// Value of `x-recif-reason`; empty if the agent itself answered.
     pub(super) reason: String,
-    /// What happened, and what to do.
+    /// Sentence on what happened, and what to do.
     pub(super) message: String,
 }
 

@@ -13,7 +13,7 @@ pub(super) const INVALID_PARAMS: i32 = -32602;
 pub(super) struct RpcError {
     /// Code of JSON-RPC.
     pub(super) code: i32,
-    /// What is wrong, and what to do.
+    /// Sentence on what is wrong, and what to do.
     pub(super) message: String,
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::{RateLimits, admin::Admin};
+use crate::{CostBudgets, RateLimits, TokenBudgets, admin::Admin};
 
 const PER_CALLER: RateLimits = RateLimits { per_workload: None, per_caller: Some(2) };
 
@@ -19,14 +19,20 @@ fn request(target: &str, from: &str) -> Vec<u8> {
 
 /// Starts a Pod that answers every request.
 async fn answering_pod() -> SocketAddr {
+    pod_that_sends(OK.to_vec()).await
+}
+
+/// Starts a Pod that answers every request with this.
+async fn pod_that_sends(answer: Vec<u8>) -> SocketAddr {
     let mut pod = TestPod::start().await;
     let address = pod.address;
     tokio::spawn(async move {
         while let Some(mut io) = pod.accepted.recv().await {
+            let answer = answer.clone();
             tokio::spawn(async move {
                 loop {
                     read_head(&mut io).await;
-                    if io.write_all(OK).await.is_err() {
+                    if io.write_all(&answer).await.is_err() {
                         return;
                     }
                 }
@@ -92,6 +98,150 @@ async fn an_mcp_client_gets_an_error_of_json_rpc() {
     assert!(error["data"]["retryAfterMs"].as_u64().unwrap() > 50_000, "{refused}");
 }
 
+/// Returns an answer with this header.
+fn with_header(name: &str, value: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{name}: {value}\r\n\r\nok").into_bytes()
+}
+
+fn budgeted(per_workload: Option<u64>, per_caller: Option<u64>) -> Object {
+    Object { budgets: Some(TokenBudgets { per_workload, per_caller }), ..object() }
+}
+
+#[tokio::test]
+async fn once_its_tokens_are_used_a_caller_is_refused_until_midnight_and_others_are_served() {
+    let pod = pod_that_sends(with_header("x-recif-usage", "in=7, out=5, calls=1")).await;
+    let gateway = TestGateway::start(&["--trusted-proxies", "127.0.0.1"], &[pod]).await;
+    gateway.object(Some(budgeted(Some(48), Some(13))));
+    let ask = async |target: &str, from: &str| gateway.answer(&request(target, from)).await;
+    for _ in 0..2 {
+        assert!(ask("/v1/agents/ns/a/x", "192.0.2.1").await.starts_with("HTTP/1.1 200 "), "a token is left");
+    }
+    let refused = ask("/v1/agents/ns/a/x", "192.0.2.1").await;
+    assert!(refused.starts_with("HTTP/1.1 429 ") && refused.contains("x-recif-reason: budget\r\n"), "{refused}");
+    assert_eq!(field(&refused, "x-should-retry"), Some("false"), "{refused}");
+    let wait: u64 = field(&refused, "Retry-After").unwrap().parse().unwrap();
+    assert!((1..=86_400).contains(&wait), "{wait}");
+    let said = body(&refused);
+    assert_eq!((&said["reason"], &said["retryAfter"]), (&json!("budget"), &json!(wait)));
+    assert!(said["error"].as_str().unwrap().contains("each caller of this workload may use 13 tokens a day"), "{said}");
+    let in_their_form = body(&ask("/v1/agents/ns/a/v1/chat/completions", "192.0.2.1").await);
+    assert_eq!(in_their_form["error"]["code"], "insufficient_quota");
+
+    for _ in 0..2 {
+        assert!(ask("/v1/agents/ns/a/x", "192.0.2.2").await.starts_with("HTTP/1.1 200 "), "another caller");
+    }
+    let refused = ask("/v1/agents/ns/a/x", "192.0.2.3").await;
+    assert!(body(&refused)["error"].as_str().unwrap().starts_with("this workload may use 48 tokens"), "{refused}");
+    gateway.shared.measure_budgets();
+    let metrics = gateway.shared.metrics.encode().unwrap();
+    let of = "kind=\"Agent\",namespace=\"ns\",name=\"a\"";
+    for line in [
+        format!("recif_gateway_limited_total{{{of},per=\"caller\",reason=\"budget\"}} 2\n"),
+        format!("recif_gateway_limited_total{{{of},per=\"workload\",reason=\"budget\"}} 1\n"),
+        format!("recif_gateway_budget_left_ratio{{{of}}} 0.0\n"),
+    ] {
+        assert!(metrics.contains(&line), "{line} is not in {metrics}");
+    }
+    gateway.object(Some(budgeted(Some(1000), None)));
+    assert!(ask("/v1/agents/ns/a/x", "192.0.2.1").await.starts_with("HTTP/1.1 200 "), "the budget is larger");
+}
+
+#[tokio::test]
+async fn a_pod_gets_to_know_what_is_left_and_not_by_the_client() {
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let request = b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nX-Recif-Left: day=1, all=9\r\n\r\n";
+    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
+    for (workload, expected) in [
+        (object(), None),
+        (budgeted(Some(100), None), Some(format!("day={today}, all=100"))),
+        (budgeted(Some(100), Some(50)), Some(format!("day={today}, all=58, own=50"))),
+    ] {
+        gateway.object(Some(workload));
+        let mut client = gateway.send(request).await;
+        let (mut io, head) = pod.next().await;
+        assert_eq!(field(&head, "x-recif-left"), expected.as_deref(), "{head}");
+        let answer = with_header("Connection", "close\r\nx-recif-usage: in=30, out=12");
+        io.write_all(&answer).await.unwrap();
+        whole(&mut client).await;
+    }
+}
+
+#[tokio::test]
+async fn cost_counts_by_the_prices_that_each_request_takes_to_its_pod() {
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let prices = "EUR, openai/gpt-5 1000000 0 0 2000000";
+    let cost = CostBudgets {
+        budgets: TokenBudgets { per_workload: Some(2_000_000), per_caller: None },
+        prices: crds::usage::ModelPrices::read(prices).unwrap(),
+    };
+    gateway.object(Some(Object { cost: Some(cost), ..object() }));
+    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
+    let total = format!("close\r\nx-recif-cost: day={today}, run=\"5\", all=1999999");
+    for (left, counts) in [
+        // Without a total the gateway counts what the response used: 1000 * 1000 + 250 * 2000.
+        (2_000_000, "close\r\nx-recif-usage: in=1000, out=250, model=\"openai/gpt-5\""),
+        (500_000, "close\r\nx-recif-usage: in=0, out=0"),
+        (500_000, total.as_str()),
+    ] {
+        let mut client = gateway.send(GET).await;
+        let (mut io, head) = pod.next().await;
+        assert_eq!(field(&head, "x-recif-left-cost"), Some(&*format!("day={today}, all={left}")), "{head}");
+        assert_eq!((field(&head, "x-recif-prices"), field(&head, "x-recif-left")), (Some(prices), None));
+        io.write_all(&with_header("Connection", counts)).await.unwrap();
+        let (answer, _) = whole(&mut client).await;
+        assert!(!answer.contains("x-recif-cost"), "{answer}");
+    }
+    let refused = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
+    assert!(refused.starts_with("HTTP/1.1 429 ") && refused.contains("x-recif-reason: budget\r\n"), "{refused}");
+    assert!(refused.contains("this workload may cost 0.002 EUR a day"), "{refused}");
+    gateway.shared.measure_budgets();
+    let metrics = gateway.shared.metrics.encode().unwrap();
+    assert!(
+        metrics.contains("recif_gateway_budget_left_ratio{kind=\"Agent\",namespace=\"ns\",name=\"a\"} 0.0\n"),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn the_totals_of_a_pod_are_those_of_the_day_and_no_client_gets_them() {
+    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
+    let total = |all: u64| {
+        let spent = format!("x-recif-spent: day={today}, run=\"5\", all={all}");
+        with_header("x-recif-usage", &format!("in=9, out=9\r\n{spent}"))
+    };
+    let gateway = TestGateway::start(&[], &[pod_that_sends(total(99)).await]).await;
+    gateway.object(Some(budgeted(Some(100), None)));
+    for _ in 0..3 {
+        let answer = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("x-recif-usage"), "{answer}");
+        assert!(!answer.contains("x-recif-spent"), "{answer}");
+    }
+    gateway.pods(&[(pod_that_sends(total(100)).await, EndpointState::Ready)]);
+    assert!(gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await.starts_with("HTTP/1.1 200 "));
+    let refused = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
+    assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
+}
+
+#[tokio::test]
+async fn a_stream_that_its_client_leaves_is_counted_by_the_next_response() {
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    gateway.object(Some(budgeted(Some(100), None)));
+    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
+    for all in [0, 100] {
+        let mut client = gateway.send(GET).await;
+        let (mut io, _) = pod.next().await;
+        let spent = format!("x-recif-spent: day={today}, run=\"5\", all={all}");
+        let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n{spent}\r\n\r\n");
+        io.write_all(head.as_bytes()).await.unwrap();
+        assert!(read_head(&mut client).await.starts_with("HTTP/1.1 200 "));
+    }
+    let refused = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
+    assert!(refused.contains("x-recif-reason: budget\r\n"), "{refused}");
+}
+
 #[tokio::test]
 async fn admissions_are_exchanged_only_by_those_who_have_the_keys() {
     let gateway = TestGateway::start(&[], &[]).await;
@@ -110,14 +260,22 @@ async fn admissions_are_exchanged_only_by_those_who_have_the_keys() {
         "workload": "agent/ns/a", "key": "all", "instance": 7,
         "counts": { "newest": unix_now() / 10, "counts": [1, 1, 1, 1, 1, 1, 1] },
     });
-    let report = json!({ "from": 7, "to": 0, "read": 0, "after": 0, "version": 9, "more": false, "cells": [cell] });
+    let day = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
+    let spent = json!({ "workload": "agent/ns/a", "key": "all", "instance": 7, "day": day, "tokens": 12 });
+    let mut report = json!({ "from": 7, "to": 0, "read": 0, "after": 0, "version": 9, "more": false, "cells": [cell] });
     assert_eq!(ask(DEMAND_AUDIENCE, report.to_string()).await.0, 401, "the operator has no business there");
     assert_eq!(ask(LIMITS_AUDIENCE, "{}".into()).await.0, 400);
     let (status, answer) = ask(LIMITS_AUDIENCE, report.to_string()).await;
     assert_eq!((status, &answer["to"]), (200, &json!(7)));
     assert_eq!(answer["cells"][0]["instance"], 7, "what it read is repeated: {answer}");
+    assert_eq!(answer["spent"], json!([]), "a gateway of an earlier version sends no tokens");
+    report["spent"] = json!([spent]);
+    assert_eq!(ask(LIMITS_AUDIENCE, report.to_string()).await.1["spent"], json!([spent]));
     let limits = RateLimits { per_workload: Some(7), per_caller: None };
     gateway.object(Some(limited(limits)));
     let refused = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
     assert!(refused.starts_with("HTTP/1.1 429 "), "the other gateway admitted as many: {refused}");
+    gateway.object(Some(budgeted(Some(12), None)));
+    let refused = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
+    assert!(refused.contains("x-recif-reason: budget\r\n"), "the other gateway has counted as many: {refused}");
 }

@@ -1,6 +1,9 @@
-//! Tests of traces: the context that a Pod gets, and what a collector learns of a request.
+//! Tests of traces: the context that a Pod gets, and the spans that a collector gets.
 
-use std::sync::Mutex;
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 use axum::{Router, body::Bytes, extract::State, routing::post};
 use telemetry::{
@@ -19,7 +22,7 @@ const PARENT: &str = "00f067aa0ba902b7";
 struct SpanCollector(Arc<Mutex<Vec<Span>>>);
 
 impl SpanCollector {
-    /// Starts the collector, and a gateway that sends it what this sampler selects.
+    /// Starts the collector, and a gateway that sends it the spans that this sampler selects.
     async fn gateway(&self, sampler: &str, auth: Auth, flags: &[&str], pods: &[SocketAddr]) -> TestGateway {
         // Fails only if another test has installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -52,6 +55,26 @@ async fn keep(State(collector): State<SpanCollector>, body: Bytes) {
     let request = decode_traces("application/x-protobuf", &body).unwrap();
     let scopes = request.resource_spans.into_iter().flat_map(|process| process.scope_spans);
     collector.0.lock().unwrap().extend(scopes.flat_map(|scope| scope.spans));
+}
+
+/// Starts a Pod that has no room for a request while `refusals`, which Pods may share, is more than 0, and counts it down.
+async fn full_pod(refusals: Arc<AtomicU32>) -> SocketAddr {
+    let mut pod = TestPod::start().await;
+    let address = pod.address;
+    tokio::spawn(async move {
+        while let Some(mut io) = pod.accepted.recv().await {
+            let refusals = refusals.clone();
+            tokio::spawn(async move {
+                let mut bytes = [0; 4096];
+                while io.read(&mut bytes).await.is_ok_and(|length| length > 0) {
+                    let left = refusals.load(Relaxed);
+                    refusals.store(left.saturating_sub(1), Relaxed);
+                    io.write_all(if left > 0 { FULL } else { OK }).await.unwrap();
+                }
+            });
+        }
+    });
+    address
 }
 
 /// Returns a request for this path, with these further fields.
@@ -169,6 +192,25 @@ async fn the_decision_not_to_record_goes_on() {
         }
         assert_eq!(collector.spans(&gateway).await.len(), 0, "{sampler}");
     }
+}
+
+#[tokio::test]
+async fn a_span_has_few_events_of_many_retries_and_counts_them_all() {
+    let (collector, refusals) = (SpanCollector::default(), Arc::new(AtomicU32::new(20)));
+    let mut pods = Vec::new();
+    for _ in 0..5 {
+        pods.push(full_pod(refusals.clone()).await);
+    }
+    let gateway = collector.gateway("always_on", Auth::None { any_host: true }, &[], &pods).await;
+    let answer = gateway.answer(&get("/x", "")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let spans = collector.spans(&gateway).await;
+    let [span] = &spans[..] else { panic!("{spans:?}") };
+    let events: Vec<_> = span.events.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!((number(span, "recif.retries"), events.len()), (Some(20), 16), "{events:?}");
+    let (last, others) = events.split_last().unwrap();
+    assert_eq!((*last, others[0]), ("first_byte", "retry"), "{events:?}");
+    assert!(others.iter().all(|name| ["queued", "retry"].contains(name)), "{events:?}");
 }
 
 #[tokio::test]

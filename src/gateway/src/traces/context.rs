@@ -1,23 +1,23 @@
-//! Context of a trace as a request brings it, and as a Pod gets it ([W3C](https://www.w3.org/TR/trace-context/)).
+//! Trace context of a request, as it was sent and as it is forwarded to a Pod ([W3C](https://www.w3.org/TR/trace-context/)).
 
 use http1::RequestHead;
 use telemetry::{TRACEPARENT, TraceContext};
 
 use crate::clock::random;
 
-/// Context of a trace with which a Pod gets a request.
+/// Trace context with which a request is forwarded to a Pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ForwardedTrace {
-    /// Id of the trace; `None`: the request is in none.
+    /// Id of the trace; `None` if the request is in none.
     pub(crate) trace_id: Option<[u8; 16]>,
-    /// Value of `traceparent` in place of the one that was sent.
+    /// Value that replaces the sent `traceparent`.
     pub(crate) parent: Option<[u8; 55]>,
-    /// Set if `tracestate` goes on as it was sent: it belongs to the trace.
+    /// Set if `tracestate` is forwarded as it was sent, because it belongs to the trace.
     pub(crate) keeps_state: bool,
 }
 
 impl ForwardedTrace {
-    /// Passes the context on as it was sent.
+    /// Forwards the context as it was sent.
     pub(super) fn as_sent(sent: &TraceContext) -> Self {
         Self { trace_id: Some(sent.trace_id), parent: None, keeps_state: true }
     }
@@ -33,7 +33,7 @@ impl ForwardedTrace {
         Self { trace_id: Some(trace_id), parent: Some(parent), keeps_state: false }
     }
 
-    /// Reports whether `traceparent` goes on as it was sent.
+    /// Reports whether `traceparent` is forwarded as it was sent.
     pub(crate) fn keeps_parent(&self) -> bool {
         self.trace_id.is_some() && self.parent.is_none()
     }
@@ -44,7 +44,7 @@ pub(super) fn unsampled_begin() -> ForwardedTrace {
     ForwardedTrace::begun(random_trace_id(), random_span_id(), false)
 }
 
-/// Returns the context that came with a request. Of several none is valid.
+/// Returns the context that was sent with a request; `None` if there are several.
 pub(crate) fn sent_context(head: &RequestHead<'_>) -> Option<TraceContext> {
     let mut values = head.fields.values(head.bytes, TRACEPARENT);
     match (values.next(), values.next()) {

@@ -1,53 +1,45 @@
 //! Traces of requests: the context with which a Pod gets a request, and a [span](RequestSpan) of each request whose trace is recorded.
 //!
 //! The trace of an admitted sender, or of a trusted proxy, is continued. Below `anonymousPaths` any client could choose which traces
-//! are recorded, and add to those of others: a new one begins there, which only refers to the other.
+//! are recorded, and add to those of others: there a new trace begins, with a link to the one that was sent.
 //!
-//! What is not recorded costs a request no more than the choice of its context. A recorded one keeps a few numbers, which a thread
-//! turns into spans. Without a collector a valid context is passed on, and none begins.
+//! A request whose trace is not sampled only gets its context. Of a sampled one a few numbers are kept, from which a thread makes the
+//! span. Without a collector a valid context is forwarded, and no trace begins.
 
 mod context;
+mod finished_span;
 mod span;
+mod traced_request;
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use http1::RequestHead;
 use telemetry::{Sampler, SpanCounters, TraceContext, Tracing};
-use tokio::time::Instant;
 
 pub(super) use self::{
     context::{ForwardedTrace, sent_context},
     span::RequestSpan,
+    traced_request::TracedRequest,
 };
 use self::{
     context::{random_trace_id, unsampled_begin},
-    span::finished,
+    finished_span::finished,
 };
-use super::{auth::RequestCaller, peer::Peer, record::RequestRecord, spool::Spool, workload::WorkloadState};
+use super::{auth::RequestCaller, peer::Peer, request_record::RequestRecord, spool::Spool};
 
-/// Most records that wait to become spans.
+/// Most records in the queue.
 const CAPACITY: usize = 1024;
-/// Time for which the thread gathers records before it makes spans of them.
+/// Time for which the thread gathers a batch of records.
 const GATHER: Duration = Duration::from_millis(50);
 
 /// Traces of the requests that a process serves.
 pub(super) struct RequestTraces(Option<SpanSink>);
 
-/// Way of the spans to the collector.
+/// Sampler, queue and exporter of the spans.
 struct SpanSink {
     sampler: Sampler,
     spool: Spool<Arc<RequestRecord>>,
     tracing: Tracing,
     counters: SpanCounters,
-}
-
-/// Admitted request to a workload.
-pub(super) struct TracedRequest<'a> {
-    pub(super) head: &'a RequestHead<'a>,
-    pub(super) caller: &'a RequestCaller,
-    pub(super) peer: &'a Peer,
-    pub(super) workload: &'a Arc<WorkloadState>,
-    pub(super) arrived: Instant,
 }
 
 impl fmt::Debug for RequestTraces {
@@ -57,7 +49,7 @@ impl fmt::Debug for RequestTraces {
 }
 
 impl RequestTraces {
-    /// Starts the thread that makes spans, if `tracing` takes any. Those that are lost are counted.
+    /// Starts the thread that makes spans, if `tracing` is on. `counters` count the spans that are dropped.
     ///
     /// # Errors
     /// The system provides no thread.
@@ -87,7 +79,7 @@ impl RequestTraces {
             return None;
         }
         let parent = continued.map(|parent| parent.span_id);
-        // What is not continued is referred to.
+        // A trace that is not continued becomes a link.
         let link = sent.filter(|_| parent.is_none());
         Some(RequestSpan::begin(request, trace_id, parent, link))
     }
@@ -104,13 +96,13 @@ impl RequestTraces {
             (Some(span), _) => span.forwarded(),
             (None, Some(sent)) if !self.is_on() || (continues && !sent.is_sampled) => ForwardedTrace::as_sent(sent),
             (None, None) if !self.is_on() => ForwardedTrace::default(),
-            // The decision goes on, so that other processes record no half of a trace.
+            // The sampling decision is forwarded, so that no other process records a part of the trace.
             (None, Some(sent)) if continues => ForwardedTrace::continued(sent.trace_id, sent.span_id, false),
             (None, _) => unsampled_begin(),
         }
     }
 
-    /// Hands over the record of a request that has ended, if it is traced.
+    /// Queues the record of a request that has ended, if it is traced.
     pub(super) fn hand_over(&self, record: &Arc<RequestRecord>) {
         if record.span.is_some()
             && let Some(sink) = &self.0
@@ -120,7 +112,7 @@ impl RequestTraces {
         }
     }
 
-    /// Waits until the spans of all requests that have ended are sent, or until that takes too long.
+    /// Waits until the spans of all requests that have ended are sent, or until a timeout.
     pub(super) async fn flush(&self) {
         if let Some(sink) = &self.0 {
             sink.spool.flush().await;

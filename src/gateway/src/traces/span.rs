@@ -1,51 +1,36 @@
-//! Span of a request, from its record.
+//! Span of a request that is being served.
 
 use std::{
-    borrow::Cow,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-use telemetry::{
-    AttributeValue, FinishedSpan, SpanEvent, SpanKind, SpanLink, TraceContext,
-    semconv::{
-        ERROR_TYPE, EVENT_SENT_AGAIN, GEN_AI_USAGE_CACHE_CREATION, GEN_AI_USAGE_CACHE_READ, GEN_AI_USAGE_INPUT_TOKENS,
-        GEN_AI_USAGE_OUTPUT_TOKENS, GEN_AI_USAGE_REASONING, HTTP_REQUEST_METHOD, HTTP_RESPONSE_STATUS_CODE, HTTP_ROUTE,
-        K8S_NAMESPACE_NAME, RECIF_KIND, RECIF_NAME, RECIF_POD, RECIF_QUEUE_MS, RECIF_RETRIES, URL_PATH, URL_SCHEME,
-        USER_ID,
-    },
-    unix_nanos,
-};
+use telemetry::{TraceContext, semconv::EVENT_FIRST_BYTE, unix_nanos};
 use tokio::time::Instant;
 
 use super::{ForwardedTrace, TracedRequest, context::random_span_id};
-use crate::{
-    record::{OTHER_METHOD, RequestRecord},
-    usage::TokenDirection,
-};
 
 /// Longest path in a span, in bytes.
 const MAX_PATH: usize = 256;
-/// Method and name of a span for a method that is none of HTTP's.
-const OTHER: (&str, &str) = ("_OTHER", "HTTP");
-/// Kind of the error of a response that was cut off.
-const CANCELLED: &str = "cancelled";
+/// Most events of a span. The last place is kept for the response: a request that finds no room is queued and sent again for as long
+/// as its client waits.
+const MAX_EVENTS: usize = 16;
 
-/// Span of a request, while it goes on.
+/// Span of a request that is being served.
 #[derive(Debug)]
 pub(crate) struct RequestSpan {
-    trace_id: [u8; 16],
-    span_id: [u8; 8],
+    pub(super) trace_id: [u8; 16],
+    pub(super) span_id: [u8; 8],
     /// Span of the sender, whose trace is continued.
-    parent: Option<[u8; 8]>,
+    pub(super) parent: Option<[u8; 8]>,
     /// Context that was sent and is not continued.
-    link: Option<TraceContext>,
+    pub(super) link: Option<TraceContext>,
     /// Time at which the request arrived, in nanoseconds since 1970.
-    start: u64,
+    pub(super) start: u64,
     /// Beginning of the path, without query.
-    path: Box<[u8]>,
-    scheme: &'static str,
-    events: Mutex<Vec<(&'static str, Instant)>>,
+    pub(super) path: Box<[u8]>,
+    pub(super) scheme: &'static str,
+    pub(super) events: Mutex<Vec<(&'static str, Instant)>>,
 }
 
 impl RequestSpan {
@@ -70,9 +55,13 @@ impl RequestSpan {
         }
     }
 
-    /// Notes an event.
+    /// Notes an event, unless there are too many.
     pub(crate) fn event(&self, name: &'static str, at: Instant) {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push((name, at));
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = if name == EVENT_FIRST_BYTE { MAX_EVENTS } else { MAX_EVENTS - 1 };
+        if events.len() < most {
+            events.push((name, at));
+        }
     }
 
     /// Returns the context with which a Pod gets the request: that of this span.
@@ -84,73 +73,7 @@ impl RequestSpan {
     }
 }
 
-/// Returns the span of a request that has ended, if it is traced.
-pub(super) fn finished(record: &RequestRecord) -> Option<FinishedSpan> {
-    let span = record.span.as_deref()?;
-    let (method, name) = if record.method == OTHER_METHOD { OTHER } else { (record.method, record.method) };
-    let route = format!("/v1/{}/{{namespace}}/{{name}}", record.workload.kind.word());
-    let name = format!("{name} {route}");
-    let events = span.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let retries = events.iter().filter(|(name, _)| *name == EVENT_SENT_AGAIN).count();
-    let at = |time: Instant| span.start.saturating_add(nanos(time.saturating_duration_since(record.arrived)));
-    let failure = failure(record);
-    let mut attributes: Vec<(&'static str, AttributeValue)> = vec![
-        (HTTP_REQUEST_METHOD, method.into()),
-        (HTTP_ROUTE, route.into()),
-        (URL_PATH, String::from_utf8_lossy(&span.path).into_owned().into()),
-        (URL_SCHEME, span.scheme.into()),
-        (K8S_NAMESPACE_NAME, String::from(&*record.workload.namespace).into()),
-        (RECIF_KIND, record.workload.kind.name().into()),
-        (RECIF_NAME, String::from(&*record.workload.name).into()),
-        (RECIF_QUEUE_MS, record.queued().into()),
-        (RECIF_RETRIES, u64::try_from(retries).unwrap_or(u64::MAX).into()),
-    ];
-    let user = record.caller.get().and_then(|caller| caller.user.as_ref());
-    attributes.extend(user.map(|user| (USER_ID, AttributeValue::from(user))));
-    attributes.extend(record.pod.get().map(|pod| (RECIF_POD, AttributeValue::from(pod.ip().to_string()))));
-    attributes.extend(record.code().map(|code| (HTTP_RESPONSE_STATUS_CODE, AttributeValue::from(code))));
-    attributes.extend(failure.clone().map(|kind| (ERROR_TYPE, AttributeValue::Text(kind))));
-    if let Some(usage) = record.usage.get() {
-        for (name, direction) in [
-            (GEN_AI_USAGE_INPUT_TOKENS, TokenDirection::Input),
-            (GEN_AI_USAGE_OUTPUT_TOKENS, TokenDirection::Output),
-            (GEN_AI_USAGE_CACHE_READ, TokenDirection::CacheRead),
-            (GEN_AI_USAGE_CACHE_CREATION, TokenDirection::CacheWrite),
-            (GEN_AI_USAGE_REASONING, TokenDirection::Reasoning),
-        ] {
-            let is_whole = matches!(direction, TokenDirection::Input | TokenDirection::Output);
-            let tokens = Some(usage.of(direction)).filter(|tokens| is_whole || *tokens > 0);
-            attributes.extend(tokens.map(|tokens| (name, AttributeValue::from(tokens))));
-        }
-    }
-    // What the client did wrong is no failure of the server.
-    let has_failed = record.aborted() || record.code().is_none_or(|code| code >= 500);
-    Some(FinishedSpan {
-        context: TraceContext { trace_id: span.trace_id, span_id: span.span_id, is_sampled: true, state: None },
-        parent: span.parent,
-        name: name.into(),
-        kind: SpanKind::Server,
-        start: span.start,
-        end: span.start.saturating_add(nanos(record.took)),
-        attributes,
-        events: events
-            .into_iter()
-            .map(|(name, time)| SpanEvent { at: at(time), name, attributes: Vec::new() })
-            .collect(),
-        links: span.link.clone().map(|context| SpanLink { context }).into_iter().collect(),
-        error: failure.filter(|_| has_failed),
-    })
-}
-
-/// Returns why a request got no answer, or one that it should not have got, in a word.
-fn failure(record: &RequestRecord) -> Option<Cow<'static, str>> {
-    match (record.reason.get(), record.code()) {
-        (Some(reason), _) => Some((*reason).into()),
-        (None, Some(code)) if code >= 500 => Some(code.to_string().into()),
-        (None, _) => record.aborted().then(|| CANCELLED.into()),
-    }
-}
-
-fn nanos(time: Duration) -> u64 {
+/// Returns a time in nanoseconds.
+pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -44,8 +44,8 @@ pub trait ResponsePolicy {
         false
     }
 
-    /// Gets each trailer of the response, once all have come, and reports whether the client gets it too, if it takes trailers
-    /// at all.
+    /// Gets each trailer of the response, after all have arrived. Returns whether it is forwarded to a client that accepts
+    /// trailers.
     fn trailer(&mut self, _name: &[u8], _value: &[u8]) -> bool {
         true
     }
@@ -71,7 +71,7 @@ pub struct ExchangeRequest {
     pub upgrades: bool,
     /// Set if it has a body that the server may leave unread, because its method usually has none.
     pub may_leave_body: bool,
-    /// Set if the client takes trailers.
+    /// Set if the client accepts trailers.
     pub takes_trailers: bool,
     /// HTTP version of the client: HTTP/1.0 has no chunked transfer coding.
     pub version: Version,

@@ -167,7 +167,7 @@ where
         if has_trailers {
             let (front, behind) = if *dechunk { (0, taken) } else { (trailers.start, trailers.end) };
             data.extend_from_slice(&bytes[..front]);
-            // Trailers are held until all have come. In a body nothing else is.
+            // The buffer holds the trailers until all have arrived, and nothing else.
             held.extend_from_slice(&bytes[trailers]);
             if body.is_behind_trailers() {
                 let takes = self.request.takes_trailers && !*dechunk;
@@ -223,10 +223,10 @@ where
     }
 }
 
-/// Hands complete trailers to the policy. Appends those that the client gets, if it `takes` any.
+/// Gives complete trailers to the policy. Appends those that it forwards, if the client accepts trailers (`takes`).
 fn pass_trailers(trailers: &[u8], policy: &mut impl ResponsePolicy, takes: bool, out: &mut Vec<u8>) {
     for line in trailers.split_inclusive(|byte| *byte == b'\n') {
-        // The scanner lets no line pass without a colon.
+        // The scanner refuses lines without a colon.
         let Some((name, value)) = line.iter().position(|byte| *byte == b':').map(|colon| line.split_at(colon)) else {
             continue;
         };

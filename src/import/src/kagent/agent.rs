@@ -3,7 +3,9 @@
 use crds::{egress::EgressEntry, tool_server::AllowedNamespaces};
 use serde_json::{Map, Value, json};
 
-use super::{card, deployment, model_config, prompt, prompt_template::Variables, split_reference, tools, tools::Tools};
+use super::{
+    card, deployment, model_config, prompt, prompt_template::Variables, split_reference, tools, tools::ParsedTools,
+};
 use crate::{
     env::{set, set_list},
     fields::Fields,
@@ -124,7 +126,7 @@ fn declarative(
     let variables = variables(subject, spec, part, ours);
     let texts = variables.0.iter().map(|(name, text)| (*name, text.as_str())).collect();
     prompt::take(subject, part, ours, &Variables { texts, lists: variables.1 });
-    Tools::read(subject, part).set(subject, &part.path("tools"), ours);
+    ParsedTools::read(subject, part).set(subject, &part.path("tools"), ours);
     set(ours, "card", card::card(subject, part));
     if part.flag("executeCodeBlocks") {
         subject.notes.loss(&part.path("executeCodeBlocks"), "code in answers is not run");

@@ -21,7 +21,7 @@ const MOST_NAMES: usize = 64;
 
 /// Tools of an agent.
 #[derive(Debug, Default)]
-pub(super) struct Tools {
+pub(super) struct ParsedTools {
     servers: Vec<Server>,
     tools: Vec<String>,
 }
@@ -46,7 +46,7 @@ pub(super) fn names(fields: &Fields<'_>) -> Vec<String> {
     names.flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-impl Tools {
+impl ParsedTools {
     /// Reads the tools of an agent.
     pub(super) fn read(subject: &Subject<'_>, fields: &Fields<'_>) -> Self {
         let mut tools = Self::default();

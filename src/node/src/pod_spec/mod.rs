@@ -1,5 +1,5 @@
-//! The Pod of a Deployment on this machine: its template, with each port replaced by the one that it became, and what programs are told
-//! of that. Pure.
+//! The Pod of a Deployment on this machine: its template, with each port replaced by the one that it became, and the variables by
+//! which programs learn them. Pure.
 
 use std::collections::BTreeMap;
 

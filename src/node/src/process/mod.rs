@@ -60,7 +60,7 @@ pub(crate) struct Process {
     child: Child,
     group: Option<Pid>,
     readers: JoinSet<()>,
-    /// Tells the readers that no more output of the process will come.
+    /// Cancelled when no more output of the process will come.
     has_ended: CancellationToken,
     exit: Option<ProcessExit>,
     /// Keeps the group in the list of what a killed node leaves.
@@ -145,7 +145,7 @@ async fn read_lines(mut output: impl AsyncRead + AsFd + Unpin, lines: Lines, has
             _ => break,
         }
     }
-    // All that the process wrote is in the pipe, even where the runtime has not heard of it. What comes later is another's.
+    // The pipe holds all output of the process, even if the runtime has not read it. Later output is of another process.
     let mut rest = rustix::io::ioctl_fionread(&output).map_or(0, |count| usize::try_from(count).unwrap_or_default());
     while rest > 0 {
         let most = rest.min(BUFFER);

@@ -1,4 +1,4 @@
-//! Which program a container runs: one of ours by image or path, the annotation `recif.dev/dev-command`, or the container's command.
+//! Program of a container: one of ours by image or path, the annotation `recif.dev/dev-command`, or the container's command.
 
 use std::{
     collections::BTreeMap,

@@ -142,7 +142,7 @@ impl Relays {
         Ok(())
     }
 
-    /// Tells the relays of the Pods behind them, and removes those of Services that are gone.
+    /// Gives the relays the Pods behind them, and removes those of Services that are gone.
     pub(crate) fn update(&self, services: &[Arc<Service>], pods: &[Arc<Pod>], slices: &[Arc<EndpointSlice>]) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known: BTreeMap<(String, String), &Service> = services

@@ -11,7 +11,9 @@ use async_trait::async_trait;
 use crds::Scaling;
 use machine::ApiError;
 use meta::Key;
-use operator::scaler::{ModelCounts, ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView};
+use operator::scaler::{
+    ModelCounts, ReportedTokens, ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView,
+};
 
 use crate::pods::{GROUPS, PODS, WORKLOADS, address};
 
@@ -119,6 +121,14 @@ impl WorkloadFleet for IdleFleet {
     }
 
     async fn note_models(&self, _: &WorkloadId, _: &ModelCounts) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    fn due_budgets(&self, _: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
+        Vec::new()
+    }
+
+    async fn note_budget(&self, _: &WorkloadId, _: Option<ReportedTokens>) -> Result<(), ApiError> {
         Ok(())
     }
 }

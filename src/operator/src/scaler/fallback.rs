@@ -15,7 +15,7 @@ use machine::{ApiError, Clock, ObjectClient as _};
 use meta::{CommonStatus, Key, PhasedObject as _, condition_type};
 use serde_json::{Value, json};
 
-use super::gateways::ModelCounts;
+use super::{gateways::ModelCounts, status::replace_condition};
 
 /// The condition becomes True when fallbacks answer at least one of this many responses.
 const BEGIN: u64 = 2;
@@ -131,23 +131,15 @@ fn split(answer: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Returns the JSON Patch that puts the state into a stored status. The list of conditions can only be replaced as a whole, so it tests
-/// that it is as it was read.
+/// Returns the JSON Patch that puts the state into a stored status.
 fn patch(uid: &str, generation: i64, status: &Value, next: &FallbackState, now: Timestamp) -> Value {
-    let stored = &status["conditions"];
-    let mut conditions: Vec<Value> = stored.as_array().cloned().unwrap_or_default();
-    conditions.retain(|known| known["type"] != condition_type::MODEL_FALLBACK);
-    conditions.push(json!({
+    let condition = json!({
         "type": condition_type::MODEL_FALLBACK, "status": if next.is_active { "True" } else { "False" },
         "reason": next.reason, "message": next.message, "observedGeneration": generation,
         // The API server stores whole seconds.
         "lastTransitionTime": Timestamp::from_second(now.as_second()).unwrap_or(now).to_string(),
-    }));
-    json!([
-        {"op": "test", "path": "/metadata/uid", "value": uid},
-        {"op": "test", "path": "/status/conditions", "value": stored},
-        {"op": "add", "path": "/status/conditions", "value": conditions},
-    ])
+    });
+    replace_condition(uid, status, condition_type::MODEL_FALLBACK, Some(condition))
 }
 
 #[cfg(test)]

@@ -1,23 +1,18 @@
 //! Port of the scaler to the cluster.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
 use actions::ports::{CachedChild, WorkloadPod};
 use async_trait::async_trait;
 use crds::Scaling;
 use machine::ApiError;
-use meta::Key;
 
-use super::gateways::ModelCounts;
+use super::{budget::ReportedTokens, gateways::ModelCounts};
 
-/// Identity of a workload.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WorkloadId {
-    /// Its kind, such as `Agent`.
-    pub kind: &'static str,
-    /// Its namespace and name.
-    pub key: Key,
-}
+pub use super::{
+    status::{ScalingCondition, ScalingStatus},
+    workload_id::WorkloadId,
+};
 
 /// Workload as the caches hold it.
 #[derive(Debug, Clone)]
@@ -47,26 +42,6 @@ pub enum ViewError {
     Gone,
     /// Its Deployment or its Pods were never listed, which is not the same as none.
     NotListed,
-}
-
-/// Scaling part of a workload's status.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ScalingStatus {
-    /// `desiredReplicas`.
-    pub desired: Option<i32>,
-    /// The condition `ScalingActive`.
-    pub active: Option<ScalingCondition>,
-}
-
-/// The condition `ScalingActive`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScalingCondition {
-    /// True if the number of Pods follows the load.
-    pub status: bool,
-    /// The reason, a CamelCase word.
-    pub reason: String,
-    /// The message, one sentence.
-    pub message: String,
 }
 
 /// Port to the cluster. Reads come from caches; each write is one request and bound to a uid.
@@ -110,4 +85,13 @@ pub trait WorkloadFleet: Send + Sync {
     /// # Errors
     /// The failure of the request, classified.
     async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError>;
+
+    /// Returns the workloads whose status does not say whether their budget of tokens is spent, as these reports have it.
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId>;
+
+    /// Writes into the status of a workload whether its budget of tokens is spent, by this report.
+    ///
+    /// # Errors
+    /// The failure of the request, classified.
+    async fn note_budget(&self, id: &WorkloadId, reported: Option<ReportedTokens>) -> Result<(), ApiError>;
 }

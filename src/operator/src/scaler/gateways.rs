@@ -12,7 +12,10 @@ use meta::Key;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
-use super::WorkloadId;
+use super::{
+    WorkloadId,
+    budget::{self, ReportedTokens},
+};
 
 /// Time without a response of any gateway after which none is known.
 const GATEWAY_TTL: Duration = Duration::from_secs(30);
@@ -62,6 +65,9 @@ struct GatewayQueue {
     /// Responses of the last minute by the model that answered.
     #[serde(default)]
     models: ModelCounts,
+    /// Tokens of today, if the workload has a budget.
+    #[serde(default)]
+    tokens: Option<ReportedTokens>,
 }
 
 /// Responses by the model that answered, such as `openai/gpt-5`, with the failure of the first one where it is another, as in
@@ -93,6 +99,7 @@ struct GatewayRecord {
     counters: HashMap<WorkloadId, (u64, u64, u64)>,
     unmet: HashMap<WorkloadId, UnmetDemand>,
     models: HashMap<WorkloadId, ModelCounts>,
+    tokens: HashMap<WorkloadId, ReportedTokens>,
     /// Time of its last response.
     answered: Duration,
     health: GatewayHealth,
@@ -196,6 +203,12 @@ impl Gateways {
         sums
     }
 
+    /// Returns the tokens of the workloads with budgets, of which each gateway that answered lately reports all that it knows.
+    pub(super) fn tokens(&self, now: Duration) -> HashMap<WorkloadId, ReportedTokens> {
+        let heard = self.gateways.values().filter(|gateway| now.saturating_sub(gateway.answered) < MODELS_TTL);
+        budget::latest(heard.flat_map(|gateway| &gateway.tokens))
+    }
+
     /// Reports whether there are gateways and all of them just answered, so that no request can wait unseen.
     pub(super) fn all_respond(&self) -> bool {
         let voices = || self.gateways.values().map(|gateway| gateway.health);
@@ -228,10 +241,14 @@ impl GatewayRecord {
         let before = std::mem::take(&mut self.counters);
         self.unmet.clear();
         self.models.clear();
+        self.tokens.clear();
         for queue in sample.workloads {
             let Some(id) = queue.id() else { continue };
             if !queue.models.is_empty() {
                 self.models.insert(id.clone(), queue.models);
+            }
+            if let Some(tokens) = queue.tokens {
+                self.tokens.insert(id.clone(), tokens);
             }
             let unmet = if same {
                 // A workload that was not named before had counted nothing.
@@ -282,7 +299,8 @@ mod tests {
 
     #[test]
     fn the_models_of_all_gateways_are_summed_and_those_of_a_newer_sample_replace_them() {
-        let answered = |models: Value| json!([{"kind": "Agent", "namespace": "ns", "name": "a", "models": models}]);
+        let used = json!({"day": 7, "spent": 60});
+        let answered = |models: Value| json!([{"kind": "Agent", "namespace": "ns", "name": "a", "models": models, "tokens": used}]);
         let mut gateways = Gateways::new(Duration::ZERO);
         gateways.set_addresses(&[address(1), address(2)]);
         let both = answered(json!({"openai/gpt": 1, "stub/echo": 2}));
@@ -291,9 +309,12 @@ mod tests {
         let expected = ModelCounts::from([("openai/gpt".to_owned(), 2), ("stub/echo".to_owned(), 4)]);
         assert_eq!(gateways.models(60 * SECOND), HashMap::from([(id("a"), expected)]));
         assert_eq!(gateways.models(61 * SECOND), HashMap::new(), "none answered within a minute");
+        let tokens = ReportedTokens { day: 7, spent: 60, cost: 0 };
+        assert_eq!(gateways.tokens(60 * SECOND), HashMap::from([(id("a"), tokens)]));
+        assert_eq!(gateways.tokens(61 * SECOND), HashMap::new());
         gateways.record_sample(address(1), sample("x", 2000, json!([])), None, SECOND);
         gateways.set_addresses(&[address(1)]);
-        assert_eq!(gateways.models(SECOND), HashMap::new());
+        assert_eq!((gateways.models(SECOND), gateways.tokens(SECOND)), (HashMap::new(), HashMap::new()));
     }
 
     fn one() -> Gateways {

@@ -1,7 +1,7 @@
 //! Port of the scaler on the cluster itself: reads the informer caches, writes through the API.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fmt,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
@@ -22,6 +22,8 @@ use meta::{Key, PhasedObject as _};
 use tokio::sync::Notify;
 
 use super::{
+    budget::{self, BudgetNote, ReportedTokens},
+    cost::{self, PricedKind},
     fallback::FallbackConditions,
     fleet::{ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView},
     gateways::ModelCounts,
@@ -150,6 +152,17 @@ impl WorkloadFleet for LiveFleet {
     async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError> {
         if id.kind == Agent::KIND { self.fallbacks.write(&id.key, answered).await } else { Ok(()) }
     }
+
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
+        self.kinds.iter().flat_map(|kind| kind.due_budgets(reported)).collect()
+    }
+
+    async fn note_budget(&self, id: &WorkloadId, reported: Option<ReportedTokens>) -> Result<(), ApiError> {
+        match self.kind(id) {
+            Some(kind) => kind.note_budget(&id.key, reported).await,
+            None => Ok(()),
+        }
+    }
 }
 
 /// Workloads of one kind.
@@ -159,6 +172,8 @@ trait KindFleet: Send + Sync {
     fn keys(&self) -> Vec<Key>;
     fn view(&self, key: &Key) -> Option<WorkloadView>;
     async fn write_status(&self, key: &Key, uid: &str, status: &ScalingStatus) -> Result<(), ApiError>;
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId>;
+    async fn note_budget(&self, key: &Key, reported: Option<ReportedTokens>) -> Result<(), ApiError>;
 }
 
 struct KindWorkloads<K> {
@@ -168,7 +183,7 @@ struct KindWorkloads<K> {
     objects: CustomObjects<K>,
 }
 
-impl<K: WorkloadKind + CustomObject> KindWorkloads<K> {
+impl<K: WorkloadKind + CustomObject + PricedKind> KindWorkloads<K> {
     fn watched(
         map: &Arc<ObjectMap<K>>,
         transport: &Arc<Transport>,
@@ -185,10 +200,22 @@ impl<K: WorkloadKind + CustomObject> KindWorkloads<K> {
         let objects = CustomObjects::new(transport.clone(), map.clone()).managed_by(SCALER);
         Box::new(Self { map: map.clone(), caches: caches.clone(), clock: clock.clone(), objects })
     }
+
+    /// Returns what has to change in the status of a workload with budgets, by this report.
+    fn budget_note(&self, cr: &K, reported: Option<ReportedTokens>) -> Option<BudgetNote> {
+        let status = cr.common().filter(|status| !cr.is_deleting() && !status.is_initial())?;
+        let (limits, namespace) = (&cr.traffic().limits, cr.meta().namespace.as_deref().unwrap_or_default());
+        let prices = cost::prices(cr, limits, namespace, self.caches.as_ref());
+        let change = budget::change(status, limits, &prices, reported, self.clock.now());
+        let prices = prices.ok().flatten().map(|prices| prices.to_string());
+        let is_known = cr.status().and_then(|status| status.prices.as_ref()) == prices.as_ref();
+        let prices = (!is_known).then_some(prices);
+        (change.is_some() || prices.is_some()).then_some(BudgetNote { change, prices })
+    }
 }
 
 #[async_trait]
-impl<K: WorkloadKind + CustomObject> KindFleet for KindWorkloads<K> {
+impl<K: WorkloadKind + CustomObject + PricedKind> KindFleet for KindWorkloads<K> {
     fn kind(&self) -> &'static str {
         K::KIND
     }
@@ -227,6 +254,22 @@ impl<K: WorkloadKind + CustomObject> KindFleet for KindWorkloads<K> {
             Some(patch) => self.objects.patch_status(key, patch).await.map(drop),
             None => Ok(()),
         }
+    }
+
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
+        let keys = self.map.keys().into_iter().filter_map(|key| Some((self.map.get(&key)?, key)));
+        let due = keys.filter_map(|(cr, key)| {
+            let id = WorkloadId { kind: K::KIND, key };
+            self.budget_note(&cr, reported.get(&id).copied()).map(|_| id)
+        });
+        due.collect()
+    }
+
+    async fn note_budget(&self, key: &Key, reported: Option<ReportedTokens>) -> Result<(), ApiError> {
+        let Some(cr) = self.map.get(key) else { return Ok(()) };
+        let Some(note) = self.budget_note(&cr, reported) else { return Ok(()) };
+        let patch = budget::patch(cr.uid(), cr.generation(), &cr.status_json(), &note, self.clock.now());
+        self.objects.patch_status(key, patch).await.map(drop)
     }
 }
 

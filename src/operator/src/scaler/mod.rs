@@ -5,7 +5,9 @@
 //! queries and writes, through a [`WorkloadFleet`], which `live` implements by the caches and the API. `cold` sends long polls to the
 //! gateways, so that a workload without Pods is evaluated as soon as a request waits for it.
 
+mod budget;
 mod cold;
+mod cost;
 mod decide;
 mod demand;
 mod fallback;
@@ -19,7 +21,9 @@ mod step;
 #[cfg(test)]
 mod testing;
 mod tracked;
+mod workload_id;
 
+pub use budget::ReportedTokens;
 pub use decide::{Decision, Direction, ReplicaPolicy, Window, decide};
 pub use demand::{LoadDemand, LoadReport, Meter, PodSample};
 pub use fleet::{ScalingCondition, ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView};

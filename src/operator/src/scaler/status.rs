@@ -8,7 +8,25 @@ use meta::{CommonStatus, condition_type};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fleet::{ScalingCondition, ScalingStatus};
+/// Scaling part of a workload's status.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScalingStatus {
+    /// `desiredReplicas`.
+    pub desired: Option<i32>,
+    /// The condition `ScalingActive`.
+    pub active: Option<ScalingCondition>,
+}
+
+/// The condition `ScalingActive`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScalingCondition {
+    /// True if the number of Pods follows the load.
+    pub status: bool,
+    /// The reason, a CamelCase word.
+    pub reason: String,
+    /// The message, one sentence.
+    pub message: String,
+}
 
 /// Returns the condition `ScalingActive` of a decoded status.
 pub(super) fn active(status: &CommonStatus) -> Option<ScalingCondition> {
@@ -31,7 +49,7 @@ fn scaling_status(status: &Value) -> ScalingStatus {
     ScalingStatus { desired, active }
 }
 
-/// Returns the JSON Patch that makes the stored status equal to `told`; `None`: it is, or the state machine has not begun the status.
+/// Returns the JSON Patch that makes the stored status equal to `next`; `None`: it is, or the state machine has not begun the status.
 pub(super) fn patch(uid: &str, generation: i64, status: &Value, next: &ScalingStatus, now: Timestamp) -> Option<Value> {
     if status.is_null() || CommonStatus::deserialize(status).is_ok_and(|status| status.is_initial()) {
         return None;
@@ -61,6 +79,20 @@ pub(super) fn patch(uid: &str, generation: i64, status: &Value, next: &ScalingSt
         steps.push(json!({"op": "add", "path": "/status/desiredReplicas", "value": next.desired}));
     }
     (steps.len() > 1).then_some(Value::Array(steps))
+}
+
+/// Returns the JSON Patch that replaces a condition of a stored status, or removes it. The list of conditions can only be replaced as a
+/// whole, so it tests that it is as it was read.
+pub(super) fn replace_condition(uid: &str, status: &Value, type_: &str, next: Option<Value>) -> Value {
+    let stored = &status["conditions"];
+    let mut conditions: Vec<Value> = stored.as_array().cloned().unwrap_or_default();
+    conditions.retain(|known| known["type"] != type_);
+    conditions.extend(next);
+    json!([
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "test", "path": "/status/conditions", "value": stored},
+        {"op": "add", "path": "/status/conditions", "value": conditions},
+    ])
 }
 
 fn condition(status: &Value) -> Option<&Value> {

@@ -54,6 +54,18 @@ async fn the_workload_is_told_the_name_that_a_gateway_signed_and_nothing_else() 
 }
 
 #[tokio::test]
+async fn what_is_left_of_budgets_arrives() {
+    let keys = KeySet::generate().unwrap();
+    let mut proxy = proxy(&keys, false).await;
+    let left =
+        ["x-recif-left: day=20784, all=5", "x-recif-left-cost: day=20784, all=7", "x-recif-prices: EUR, a/b 1 2 3 4"];
+    let sent = format!("{}\r\n", left.join("\r\n"));
+    assert_eq!(reported(&mut proxy, &sent).await, left);
+    let named = reported(&mut proxy, &format!("{sent}{}", token(&keys, "alice", -300))).await;
+    assert_eq!(named, [&left[..], &["X-Recif-User: alice"]].concat());
+}
+
+#[tokio::test]
 async fn a_sidecar_without_keys_believes_what_it_is_told() {
     let mut proxy = TestProxy::start(&[]).await;
     assert_eq!(reported(&mut proxy, "X-Recif-User: alice\r\n").await, ["X-Recif-User: alice"]);

@@ -97,7 +97,7 @@ impl PromptEndpoint {
     /// turn. Text is sent to `tokens` as it arrives, JSON only once it is complete and valid. Dropping the future cancels the turn.
     ///
     /// # Errors
-    /// The model failed, or its answer is not valid, also in a second attempt if a tool turn is left for one.
+    /// The model failed, the budget is spent, or the answer is not valid, also in a second attempt if a tool turn is left for one.
     pub(super) async fn respond(
         &self,
         flow: &str,
@@ -124,10 +124,12 @@ impl PromptEndpoint {
         let mut left = self.tool_turns;
         let mut outcome = turn.run(&mut request, &mut left).await?;
         let Some(output) = &self.output else { return Ok(outcome) };
-        outcome.text = match output.check(last_reply(&request)) {
-            Ok(json) => json.to_owned(),
-            Err(problem) if left == 0 => return Err(PromptRunError::Output(problem)),
-            Err(problem) => {
+        let end = request.account.budget_end();
+        outcome.text = match (output.check(last_reply(&request)), end) {
+            (Ok(json), _) => json.to_owned(),
+            (Err(_), Some(end)) => return Err(ModelError::over_budget(end.unit).into()),
+            (Err(problem), None) if left == 0 => return Err(PromptRunError::Output(problem)),
+            (Err(problem), None) => {
                 let text = format!("That does not fit: {problem}. Answer again, with JSON alone.");
                 request.messages.push(Arc::new(Message::user(text)));
                 outcome.add(turn.run(&mut request, &mut { left - 1 }).await?);

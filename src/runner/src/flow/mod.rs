@@ -34,7 +34,7 @@ use super::{
     common_routes::{CommonRoutes, RunnerService},
     metrics::RunnerMetrics,
     openai_api,
-    serve::process_attributes,
+    process_attributes::process_attributes,
     variables::LogFormat,
 };
 

@@ -14,8 +14,9 @@
 //! OpenAI's API ([`chat`](super::chat)) is served beside it.
 //!
 //! Errors are those of [`common_routes`](crate::common_routes), and 400 for a body that is not an object or does not
-//! match the prompt's input schema, 500 for a template that fails with its variables, 502 when the model fails or its
-//! answer does not match the output schema, 503 for a flow that cannot be served, with the reason.
+//! match the prompt's input schema, 429 where the tokens of today are spent before anything is said, 500 for a template that
+//! fails with its variables, 502 when the model fails or its answer does not match the output schema, 503 for a flow that
+//! cannot be served, with the reason.
 
 use std::{fmt::Display, sync::Arc};
 

@@ -52,7 +52,7 @@ impl KnowledgeBase {
         &self.0.source.description
     }
 
-    /// Searches it for `query` and returns the hits, the best first, as text for the model. `account` is the caller's.
+    /// Searches it for `query` and returns the hits, the best first, as text for the model. `account` counts the embedding.
     ///
     /// # Errors
     /// The embedding model or the database failed, as a sentence.

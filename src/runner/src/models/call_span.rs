@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use serde_json::{Map, Value};
 use telemetry::semconv::{
     EVENT_FALLBACK, GEN_AI_OPERATION_NAME, GEN_AI_PROVIDER_NAME, GEN_AI_REQUEST_MAX_TOKENS, GEN_AI_REQUEST_MODEL,
     GEN_AI_REQUEST_TEMPERATURE, GEN_AI_REQUEST_TOP_K, GEN_AI_REQUEST_TOP_P, GEN_AI_RESPONSE_FINISH_REASONS,
@@ -12,9 +13,8 @@ use telemetry::semconv::{
 use telemetry::{AttributeValue, SpanKind};
 use url::Url;
 
-use super::counted::CountedModel;
 use super::generation::Generation;
-use super::{Chunk, Model, ModelError, ModelErrorKind, ModelRequest, Usage};
+use super::{Chunk, ModelError, ModelErrorKind, ModelRequest, Usage};
 use crate::traces::{ActiveSpan, TraceScope};
 
 /// Domains of vendors of models, which get no context of traces.
@@ -61,7 +61,7 @@ pub(super) struct CallSpan {
     began: Instant,
     /// Set if another model can answer where this one fails.
     has_fallback: bool,
-    /// Set if a refusal is of the caller's own key, which no other model is asked after.
+    /// Set if the model uses the caller's own key. If that is refused, no fallback is tried.
     needs_key: bool,
     has_begun: bool,
     has_calls: bool,
@@ -69,17 +69,23 @@ pub(super) struct CallSpan {
 }
 
 impl CallSpan {
-    /// Begins the span of a request to the model.
-    pub(super) fn begin(model: &CountedModel, request: &ModelRequest) -> Self {
-        let span = request.account.trace().begin(format!("chat {}", model.id), SpanKind::Client);
+    /// Begins the span of a request to the model of this id, with the config of every request and the usual name of its provider.
+    pub(super) fn begin(
+        id: &str,
+        config: &Map<String, Value>,
+        provider: &'static str,
+        needs_key: bool,
+        request: &ModelRequest,
+    ) -> Self {
+        let span = request.account.trace().begin(format!("chat {id}"), SpanKind::Client);
         if span.is_recorded() {
-            describe(&span, model, request);
+            describe(&span, Generation::new(id, config, &request.config), provider);
         }
         Self {
             span,
             began: Instant::now(),
             has_fallback: request.has_fallback,
-            needs_key: model.needs_key(),
+            needs_key,
             has_begun: false,
             has_calls: false,
             is_truncated: false,
@@ -133,10 +139,9 @@ impl CallSpan {
 }
 
 /// Sets the attributes that are known from the request.
-fn describe(span: &ActiveSpan, model: &CountedModel, request: &ModelRequest) {
-    let mut settings = Generation::new(&model.id, &model.config, &request.config);
+fn describe(span: &ActiveSpan, mut settings: Generation, provider: &'static str) {
     span.set(GEN_AI_OPERATION_NAME, "chat");
-    span.set(GEN_AI_PROVIDER_NAME, provider_name(model.provider));
+    span.set(GEN_AI_PROVIDER_NAME, provider_name(provider));
     for (setting, attribute) in
         [("temperature", GEN_AI_REQUEST_TEMPERATURE), ("topP", GEN_AI_REQUEST_TOP_P), ("topK", GEN_AI_REQUEST_TOP_K)]
     {

@@ -1,4 +1,4 @@
-//! Models whose requests are counted, those of embeddings too.
+//! Models and embedding models whose requests are counted.
 //!
 //! Each request is counted once, when its answer has ended, failed or was dropped: attempts that failed after their first piece
 //! and answers that were cut off too, because a provider may bill them. Without the provider's own numbers the tokens are
@@ -16,12 +16,13 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
-    CallerKey, Chunk, Embedder, Model, ModelError, ModelRequest, Usage,
+    Chunk, Embedder, Model, ModelError, ModelRequest, Usage,
     call_span::CallSpan,
     ollama::{EmbeddedText, OllamaEmbedder},
     request::request_bytes,
     title,
 };
+use crate::caller::CallerKey;
 use crate::usage::{UsageAccount, UsageLedger};
 
 /// Model whose requests are counted.
@@ -57,6 +58,9 @@ pub(super) struct CountedEmbedder {
 #[async_trait]
 impl Embedder for CountedEmbedder {
     async fn embed(&self, text: &str, account: UsageAccount) -> Result<Vec<f32>, ModelError> {
+        if let Some(end) = account.budget_end() {
+            return Err(ModelError::over_budget(end.unit));
+        }
         let Self { embedder, name, id, ledger } = self;
         let provider = OLLAMA.names.first().copied().unwrap_or_default();
         let trace = account.trace().clone();
@@ -79,7 +83,7 @@ impl Embedder for CountedEmbedder {
 #[async_trait]
 impl Model for CountedModel {
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let span = CallSpan::begin(self, &request);
+        let span = CallSpan::begin(&self.id, &self.config, self.provider, self.needs_key(), &request);
         let account = request.account.clone().within(span.scope());
         let names = [&self.name, &self.id];
         let mut record = CallRecord::new(&self.ledger, request.account.clone(), self.provider, names);
@@ -128,7 +132,7 @@ struct CallRecord {
     has_ended: bool,
     /// Tokens, once the provider has reported them.
     usage: Option<Usage>,
-    /// Span of a request for an answer; an embedding has its own.
+    /// Span of the request; `None` for an embedding, whose client makes the span.
     span: Option<CallSpan>,
 }
 

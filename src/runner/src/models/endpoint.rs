@@ -8,9 +8,9 @@ use reqwest::header::HeaderValue;
 use url::Url;
 
 use super::{
-    CallerKey, Credentials, ModelRef, ModelRequest, credential_server::is_loopback, credentials::value_of,
-    generation::Generation,
+    Credentials, ModelRef, ModelRequest, credential_server::is_loopback, credentials::value_of, generation::Generation,
 };
+use crate::caller::CallerKey;
 
 /// Defaults of a provider.
 pub(super) struct ProviderDefaults {

@@ -43,6 +43,8 @@ pub(crate) enum ModelErrorKind {
     Malformed,
     /// The provider rejects the request: unknown model, invalid setting, too long a conversation.
     BadRequest,
+    /// The tokens of today are spent, or their costs, so no model is asked.
+    OverBudget,
 }
 
 const NO_QUOTA: &str = "the account at the provider has no quota or credit left; see its billing";
@@ -66,6 +68,11 @@ impl ModelError {
     pub(crate) fn no_key() -> Self {
         let text = "the model needs your key: send it as Authorization, and sign in by X-Recif-Authorization";
         Self::new(ModelErrorKind::NoKey, text)
+    }
+
+    /// Creates the error for a request whose budget is spent: of this unit, token or cost.
+    pub(crate) fn over_budget(unit: &str) -> Self {
+        Self::new(ModelErrorKind::OverBudget, format!("the {unit}s of today are spent: wait until 00:00 UTC"))
     }
 
     /// Creates the error for a response whose status is not success, and in which the provider gave this code.
@@ -107,6 +114,7 @@ impl ModelError {
             ModelErrorKind::Timeout => "timeout",
             ModelErrorKind::Malformed => "malformed",
             ModelErrorKind::BadRequest => "bad_request",
+            ModelErrorKind::OverBudget => "over_budget",
         };
         self.status.map_or(Cow::Borrowed(kind), |status| status.to_string().into())
     }

@@ -19,10 +19,11 @@ use futures::{
 };
 use tokio::time::Instant;
 
-use super::{
-    CallerKey, Chunk, Model, ModelError, ModelErrorKind, ModelRequest, generation::portable, request::Answerer, title,
+use super::{Chunk, Model, ModelError, ModelErrorKind, ModelRequest, generation::portable, request::Answerer, title};
+use crate::{
+    caller::CallerKey,
+    usage::{UsageAccount, UsageLedger},
 };
-use crate::usage::{UsageAccount, UsageLedger};
 
 /// Failures in a row after which a model is skipped.
 const FAILURES: u32 = 3;

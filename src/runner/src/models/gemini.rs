@@ -65,7 +65,7 @@ impl Protocol for Gemini {
     }
 }
 
-/// Whether calls and results have the id of the call.
+/// Choice whether calls and results have the id of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallIds {
     /// They have.

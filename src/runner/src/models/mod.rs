@@ -60,7 +60,7 @@ pub(super) use model::{Embedder, Model};
 use ollama::{Ollama, OllamaEmbedder};
 use openai::OpenAi;
 use remote::{Connection, Remote};
-pub(super) use request::{Answerer, CallerKey, Chunk, ModelRef, ModelRequest, OutputFormat, ToolSpec, Usage};
+pub(super) use request::{Answerer, Chunk, ModelRef, ModelRequest, OutputFormat, ToolSpec, Usage};
 use stub::Stub;
 use vertex::{AnthropicVertex, GeminiVertex};
 

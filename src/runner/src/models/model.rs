@@ -7,10 +7,10 @@ use futures::stream::BoxStream;
 
 use super::{
     error::ModelError,
-    request::{CallerKey, Chunk, ModelRequest},
+    request::{Chunk, ModelRequest},
     title,
 };
-use crate::usage::UsageAccount;
+use crate::{caller::CallerKey, usage::UsageAccount};
 
 /// Language model.
 #[async_trait]
@@ -43,8 +43,8 @@ pub(crate) trait Model: Send + Sync {
 /// Embedding model: maps text to a vector, near those of texts with a similar meaning.
 #[async_trait]
 pub(crate) trait Embedder: Send + Sync {
-    /// Returns the vector of `text`; all vectors of one model have the same dimension. `account` is the caller's, with the span that
-    /// this is a part of.
+    /// Returns the vector of `text`; all vectors of one model have the same dimension. `account` counts the tokens, and has
+    /// the parent span.
     ///
     /// # Errors
     /// The same as for an answer.

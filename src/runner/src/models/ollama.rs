@@ -14,7 +14,7 @@ use telemetry::SpanKind;
 use telemetry::semconv::{GEN_AI_OPERATION_NAME, GEN_AI_PROVIDER_NAME, GEN_AI_REQUEST_MODEL};
 
 use super::{
-    CallerKey, Chunk, Credentials, ModelRef, ModelRequest, Usage,
+    Chunk, Credentials, ModelRef, ModelRequest, Usage,
     call_span::gets_context,
     calls::{object_or_empty, tool_call_chunk},
     endpoint::{ModelEndpoint, ProviderDefaults},
@@ -26,7 +26,7 @@ use super::{
     text_of,
     transcript::{Media, TranscriptEntry, transcript_entries, unsupported_media},
 };
-use crate::traces::TraceScope;
+use crate::{caller::CallerKey, traces::TraceScope};
 
 const PROVIDER: ProviderDefaults =
     ProviderDefaults { provider: provider::OLLAMA, public: "http://localhost:11434", regional: None };
@@ -222,7 +222,7 @@ pub(super) struct OllamaEmbedder {
     http: Http,
 }
 
-/// Vector of a text.
+/// Embedding of a text.
 pub(super) struct EmbeddedText {
     /// Vector.
     pub(super) vector: Vec<f32>,
@@ -245,7 +245,7 @@ impl OllamaEmbedder {
         Ok(Self { ollama: Ollama::new(reference, credentials)?, http: http.clone() })
     }
 
-    /// Returns the vector of `text`, as a part of the span of `trace`.
+    /// Returns the vector of `text`. The request is a child of the span in `trace`.
     ///
     /// # Errors
     /// The same as for an answer.

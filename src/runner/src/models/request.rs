@@ -6,10 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use telemetry::semconv::{
+    GEN_AI_USAGE_CACHE_CREATION, GEN_AI_USAGE_CACHE_READ, GEN_AI_USAGE_INPUT_TOKENS, GEN_AI_USAGE_OUTPUT_TOKENS,
+    GEN_AI_USAGE_REASONING,
+};
 
 use super::error::ModelError;
 use super::message::{Message, ToolCall};
-use crate::{tools::Tls, usage::UsageAccount};
+use crate::{caller::CallerKey, tools::Tls, traces::TraceScope, usage::UsageAccount};
 
 /// Reference to a model by provider and id, with its connection settings.
 #[derive(Clone, Default, PartialEq)]
@@ -105,16 +109,6 @@ pub(super) fn request_bytes(request: &ModelRequest) -> u64 {
     u64::try_from(system + messages + tools).unwrap_or(u64::MAX)
 }
 
-/// Key of a caller, from the `Authorization: Bearer` of its request. It is never printed.
-#[derive(Clone, PartialEq)]
-pub(crate) struct CallerKey(pub(crate) Arc<str>);
-
-impl fmt::Debug for CallerKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
 /// Request for JSON. A model may still write something else, or put the JSON into a Markdown code fence.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct OutputFormat {
@@ -195,5 +189,23 @@ impl Usage {
             reasoning: reasoning.min(output),
             ..self
         })
+    }
+}
+
+impl TraceScope {
+    /// Sets the attributes of the tokens that models used.
+    pub(crate) fn set_usage(&self, usage: &Usage) {
+        let Usage { input, cache_read, cache_write, output, reasoning } = *usage;
+        self.set(GEN_AI_USAGE_INPUT_TOKENS, input);
+        self.set(GEN_AI_USAGE_OUTPUT_TOKENS, output);
+        for (name, tokens) in [
+            (GEN_AI_USAGE_CACHE_READ, cache_read),
+            (GEN_AI_USAGE_CACHE_CREATION, cache_write),
+            (GEN_AI_USAGE_REASONING, reasoning),
+        ] {
+            if tokens > 0 {
+                self.set(name, tokens);
+            }
+        }
     }
 }

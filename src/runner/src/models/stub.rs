@@ -18,8 +18,8 @@ use futures::{
 };
 use serde_json::Value;
 
-use super::{CallerKey, Chunk, Message, Model, ModelError, ModelRequest, ToolCall, text_of, title};
-use crate::usage::UsageAccount;
+use super::{Chunk, Message, Model, ModelError, ModelRequest, ToolCall, text_of, title};
+use crate::{caller::CallerKey, usage::UsageAccount};
 
 /// Longest text that is streamed word by word, in bytes; a longer one is streamed in pieces of this size.
 const PIECE: usize = 4096;

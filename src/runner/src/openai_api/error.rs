@@ -9,7 +9,10 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::backend::CompletionError;
-use crate::common_routes::model_status;
+use crate::{common_routes::model_status, models::ModelErrorKind};
+
+/// Code and type of the error for a request whose budget is spent.
+const INSUFFICIENT_QUOTA: &str = "insufficient_quota";
 
 /// Error response to a request.
 #[derive(Debug, PartialEq)]
@@ -68,7 +71,11 @@ impl ApiError {
 
     /// Returns the JSON object for a body or an event.
     pub(super) fn body(&self) -> Value {
-        let kind = if self.status.is_server_error() { "server_error" } else { "invalid_request_error" };
+        let kind = match self.code {
+            Some(INSUFFICIENT_QUOTA) => INSUFFICIENT_QUOTA,
+            _ if self.status.is_server_error() => "server_error",
+            _ => "invalid_request_error",
+        };
         json!({ "error": { "message": self.message, "type": kind, "param": self.param, "code": self.code } })
     }
 }
@@ -99,7 +106,10 @@ impl From<CompletionError> for ApiError {
             CompletionError::Conflict(why) => {
                 Self { param: Some("previous_response_id".into()), ..Self::with_status(StatusCode::CONFLICT, why) }
             }
-            CompletionError::Model(ref failed) => Self::with_status(model_status(failed), error.to_string()),
+            CompletionError::Model(ref failed) => {
+                let code = (failed.kind == ModelErrorKind::OverBudget).then_some(INSUFFICIENT_QUOTA);
+                Self { code, ..Self::with_status(model_status(failed), error.to_string()) }
+            }
             CompletionError::Failed(_) => Self::with_status(StatusCode::BAD_GATEWAY, error.to_string()),
         }
     }

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::Runner;
-use crate::models::{CallerKey, Chunk, Model, ModelError, ModelErrorKind, ModelRequest};
+use crate::caller::CallerKey;
+use crate::models::{Chunk, Model, ModelError, ModelErrorKind, ModelRequest};
 use crate::usage::UsageAccount;
 
 /// Model that says `one`, waits for the gate, says `two`; notifies `dropped` when its stream is dropped.

@@ -8,7 +8,8 @@ use futures::{
 use serde_json::{Value, json};
 
 use super::Runner;
-use crate::models::{CallerKey, Chunk, Model, ModelError, ModelErrorKind, ModelRequest, ToolCall};
+use crate::caller::CallerKey;
+use crate::models::{Chunk, Model, ModelError, ModelErrorKind, ModelRequest, ToolCall};
 use crate::usage::UsageAccount;
 
 #[tokio::test]

@@ -18,8 +18,9 @@ use tokio_util::task::TaskTracker;
 use super::Runner;
 use crate::{
     agent::Agent,
+    caller::CallerKey,
     metrics::RunnerMetrics,
-    models::{CallerKey, Chunk, Model, ModelError, ModelRequest},
+    models::{Chunk, Model, ModelError, ModelRequest},
     server::AgentApp,
     tools::Toolbox,
     usage::UsageAccount,

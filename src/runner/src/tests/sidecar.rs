@@ -40,7 +40,7 @@ async fn behind_a_sidecar_others_than_the_pod_get_their_probes_and_nothing_else(
 }
 
 #[tokio::test]
-async fn without_a_sidecar_nobody_outside_of_the_pod_is_told_who_calls() {
+async fn without_a_sidecar_the_caller_is_not_passed_outside_of_the_pod() {
     let service = build_app(RunnerConfig::read(&|_| None).unwrap(), Arc::new(|_: &str| None)).service();
     let mut request = Request::get("/_recif/usage").header("host", "a").body(Body::empty()).unwrap();
     request.extensions_mut().insert(ConnectInfo("10.0.0.9:9".parse::<SocketAddr>().unwrap()));

@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use crds::usage::{Purpose, UsageReport, UsageTotals};
+use crds::usage::{Purpose, SpentTokens, UsageReport, UsageTotals};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -150,10 +150,33 @@ async fn a_stream_tells_its_usage_in_a_trailer_to_those_who_take_trailers() {
             text = String::from_utf8(received.clone()).unwrap();
         }
         let (events, end) = text.rsplit_once("\r\n0\r\n").unwrap();
-        assert!(events.contains("trailer: x-recif-usage\r\n") && events.contains("event: done"), "{events}");
+        let names = "trailer: x-recif-usage, x-recif-spent, x-recif-cost\r\n";
+        assert!(events.contains(names) && events.contains("event: done"), "{events}");
         assert_eq!(end.starts_with("x-recif-usage: in="), is_told, "{end}");
+        assert_eq!(end.contains("\r\nx-recif-spent: day="), is_told, "{end}");
         assert!(is_told || end == "\r\n", "{end}");
     }
+}
+
+#[tokio::test]
+async fn responses_have_the_totals_of_the_day_also_at_the_head_of_a_stream() {
+    let routes = Router::new().route("/v1/chat/completions", post(answer)).with_state(Arc::new(Bill::default()));
+    let runner = runner(routes).await;
+    let spent = |response: &reqwest::Response| {
+        let header = response.headers().get("x-recif-spent").map(|value| value.as_bytes().to_vec()).unwrap();
+        SpentTokens::read(&header).unwrap()
+    };
+    let first = spent(&chat(&runner, "ada", "application/json").await);
+    assert!(first.all > 0 && first.own == Some(first.all), "{first}");
+    // The title of the conversation may be counted after the turn.
+    let other = spent(&chat(&runner, "ben", "application/json").await);
+    assert!(other.run == first.run && other.all > first.all && other.own < Some(other.all), "{first} {other}");
+    let stream = spent(&chat(&runner, "ada", "text/event-stream").await);
+    assert!(stream.all >= other.all && stream.own >= first.own, "{stream}: that of the turns before");
+    let unknown = runner.client.post(runner.url("/chat")).body(json!({ "message": "zoe asks" }).to_string());
+    assert_eq!(spent(&unknown.send().await.unwrap()).own, None);
+    let counted: u64 = report(&runner, "").await.cells.iter().map(|cell| cell.totals.input + cell.totals.output).sum();
+    assert!(counted >= stream.all, "{counted}");
 }
 
 #[tokio::test]

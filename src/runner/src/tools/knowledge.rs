@@ -23,7 +23,7 @@ impl CallableTool {
     }
 }
 
-/// Searches the knowledge base, for the account of the caller.
+/// Searches the knowledge base. `account` counts the embedding.
 ///
 /// # Errors
 /// The failure, as text for the model.

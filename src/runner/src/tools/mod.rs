@@ -78,7 +78,7 @@ pub(super) struct Toolbox {
     metrics: RunnerMetrics,
     /// Headers of the request that began the turn, which calls may have too.
     request: RequestHeaders,
-    /// Account of that request, for models that tools ask, with the place of the calls in a trace.
+    /// Account of that request, which counts embeddings, with the parent span of the calls.
     account: UsageAccount,
     /// Value of `Idempotency-Key` of the call that is made, if a person approved it.
     idempotency_key: Option<Arc<str>>,
@@ -122,7 +122,7 @@ impl Toolbox {
         self.with_tools(kept, self.environment.clone())
     }
 
-    /// Returns the toolbox for a turn that a request with these headers began, and whose calls are part of the span of this account.
+    /// Returns the toolbox for a turn of a request with these headers. The calls are children of the span in `account`.
     pub(super) fn for_request(&self, headers: &RequestHeaders, account: &UsageAccount) -> Self {
         Self { request: headers.clone(), account: account.clone(), ..self.clone() }
     }

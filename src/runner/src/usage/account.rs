@@ -4,28 +4,42 @@ use std::fmt::Write as _;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use axum::http::{HeaderName, HeaderValue};
-use crds::usage::{Purpose, USAGE_HEADER, UsageTotals};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use crds::usage::{
+    COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, LeftTokens, ModelPrices, PRICES_HEADER, Purpose, SPENT_HEADER,
+    SpentTokens, USAGE_HEADER, UsageTotals, day_of,
+};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::{
+    UsageLedger,
+    budget::{BudgetEnd, RequestBudget},
+};
 use crate::traces::TraceScope;
 
 /// Header of a response with what its models used.
 pub(crate) const RESPONSE_HEADER: HeaderName = HeaderName::from_static(USAGE_HEADER);
+/// Header of a response with the tokens that this process has counted today.
+const TOTAL_HEADER: HeaderName = HeaderName::from_static(SPENT_HEADER);
+/// Header of a response with their cost.
+const TOTAL_COST_HEADER: HeaderName = HeaderName::from_static(COST_HEADER);
 
 tokio::task_local! {
     /// Account of the request that is being handled.
     static CURRENT: UsageAccount;
 }
 
-/// Account of one request of a client: who it is counted for, what the models used for it, and its place in a trace. Clones share
-/// the sums.
+/// Account of one request of a client: who it is counted for, what the models used for it, what they may use, and its place in a
+/// trace. Clones share the sums.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UsageAccount {
     caller: Arc<str>,
     purpose: Purpose,
     trace: TraceScope,
     sums: Arc<Mutex<RequestSums>>,
+    /// Budgets that the gateway tells.
+    budgets: Arc<[RequestBudget]>,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +73,31 @@ impl UsageAccount {
     /// Returns the same account for requests that are part of this span.
     pub(crate) fn within(self, trace: &TraceScope) -> Self {
         Self { trace: trace.clone(), ..self }
+    }
+
+    /// Returns the same account with the budgets that the headers of the request name.
+    pub(crate) fn with_budgets(self, headers: &HeaderMap, ledger: &UsageLedger) -> Self {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let left = |name: &str| text(name).and_then(|left| LeftTokens::read(left.as_bytes()));
+        let tokens = left(LEFT_HEADER).map(|left| RequestBudget::new(left, None, &self.caller, ledger));
+        let cost = left(LEFT_COST_HEADER).zip(text(PRICES_HEADER).and_then(ModelPrices::read));
+        let cost = cost.map(|(left, prices)| RequestBudget::new(left, Some(prices), &self.caller, ledger));
+        let budgets = tokens.into_iter().chain(cost).collect();
+        Self { budgets, ..self }
+    }
+
+    /// Returns the end of a budget that is spent, so that no further request may go to a model.
+    pub(crate) fn budget_end(&self) -> Option<BudgetEnd> {
+        if self.budgets.is_empty() {
+            return None;
+        }
+        let (model, totals) = {
+            let sums = self.sums();
+            (sums.model.clone(), sums.totals)
+        };
+        let used = (model.as_deref().unwrap_or_default(), &totals);
+        let now = Timestamp::now().as_second();
+        self.budgets.iter().find_map(|budget| budget.end(&self.caller, used, now))
     }
 
     /// Returns the place in a trace.
@@ -102,6 +141,19 @@ impl UsageAccount {
             text.push_str(", est");
         }
         HeaderValue::from_str(&text).ok()
+    }
+
+    /// Returns what the process has counted today, for all callers and for that of the request, as headers: tokens, and their cost if the
+    /// request has prices.
+    pub(crate) fn total_headers(&self, ledger: &UsageLedger) -> Vec<(HeaderName, HeaderValue)> {
+        let (day, caller) = (day_of(Timestamp::now().as_second()), &self.caller);
+        let prices = self.budgets.iter().find_map(RequestBudget::prices);
+        let cost = prices.map(|prices| ledger.cost(day, caller, prices));
+        let header = |(name, total): (HeaderName, Option<SpentTokens>)| {
+            Some((name, HeaderValue::from_str(&total?.to_string()).ok()?))
+        };
+        let totals = [(TOTAL_HEADER, Some(ledger.spent(day, caller))), (TOTAL_COST_HEADER, cost)];
+        totals.into_iter().filter_map(header).collect()
     }
 
     /// Returns the sums as `usage` of the last event; `None` if no model was asked.

@@ -1,4 +1,4 @@
-//! Body of a stream that ends with what its models used.
+//! Body of a stream with the usage of models as its trailer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,21 +8,25 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::HeaderMap;
 use http_body::Frame;
 
-use super::{RESPONSE_HEADER, UsageAccount};
+use super::{RESPONSE_HEADER, UsageAccount, UsageLedger};
 
-/// Body of a stream, with the sums of its request as a trailer, which the server sends to those alone who take trailers. `H` is held
-/// until the body is dropped.
+/// Names of the trailers.
+pub(crate) const TRAILERS: &str = "x-recif-usage, x-recif-spent, x-recif-cost";
+
+/// Body of a stream, with the sums of its request and those of the process as trailers. The server sends them only to a client that
+/// accepts trailers. `H` is dropped with the body.
 pub(crate) struct UsageBody<H> {
     body: Body,
     /// Account of the request; `None` once the stream has ended.
     account: Option<UsageAccount>,
+    ledger: UsageLedger,
     _held: H,
 }
 
 impl<H> UsageBody<H> {
     /// Creates the body of a stream.
-    pub(crate) fn new(body: Body, account: UsageAccount, held: H) -> Self {
-        Self { body, account: Some(account), _held: held }
+    pub(crate) fn new(body: Body, account: UsageAccount, ledger: UsageLedger, held: H) -> Self {
+        Self { body, account: Some(account), ledger, _held: held }
     }
 }
 
@@ -39,8 +43,10 @@ impl<H: Unpin> HttpBody for UsageBody<H> {
         if frame.is_some() {
             return Poll::Ready(frame);
         }
-        let usage = this.account.take().and_then(|account| account.header());
-        let trailers = usage.map(|usage| HeaderMap::from_iter([(RESPONSE_HEADER, usage)]));
+        let trailers = this.account.take().and_then(|account| {
+            let usage = [(RESPONSE_HEADER, account.header()?)];
+            Some(usage.into_iter().chain(account.total_headers(&this.ledger)).collect::<HeaderMap>())
+        });
         Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
     }
 }

@@ -1,11 +1,16 @@
 //! Counter of the process.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crds::usage::{KEPT_HOURS, MAX_CELLS, OTHER_CALLER, UsageCell, UsageKey, UsageReport, UsageTotals};
+use crds::usage::{
+    KEPT_HOURS, MAX_CELLS, ModelPrices, OTHER_CALLER, SpentTokens, UsageCell, UsageKey, UsageReport, UsageTotals,
+    cut_name, day_of_hour, priced_name,
+};
 use jiff::Timestamp;
 
+use super::day_sums::{DaySums, TokenSum};
 use super::metrics::UsageMetrics;
 
 /// Bytes for each token of a model that has not reported its tokens yet.
@@ -28,10 +33,14 @@ pub(crate) struct UsageLedger {
 struct LedgerState {
     /// Name of this run of the process: its start, in nanoseconds. The control plane adds the uid of the Pod.
     instance: String,
+    /// The same as a number.
+    run: u64,
     revision: u64,
     /// Newest hour in which a request was counted.
     hour: i64,
     cells: HashMap<UsageKey, CountedCell>,
+    /// Tokens of the newest day.
+    today: DaySums,
     ratios: HashMap<Arc<str>, TokenRatio>,
 }
 
@@ -51,14 +60,23 @@ struct TokenRatio {
 
 impl Default for UsageLedger {
     fn default() -> Self {
+        let started = Timestamp::now().as_nanosecond();
         let state = LedgerState {
-            instance: Timestamp::now().as_nanosecond().to_string(),
+            instance: started.to_string(),
+            run: u64::try_from(started).unwrap_or_default(),
             revision: 0,
             hour: i64::MIN,
             cells: HashMap::new(),
+            today: DaySums::default(),
             ratios: HashMap::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), metrics: UsageMetrics::default() }
+    }
+}
+
+impl fmt::Debug for UsageLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UsageLedger").finish_non_exhaustive()
     }
 }
 
@@ -71,18 +89,36 @@ impl UsageLedger {
     /// Counts a request to the model called `name`. Callers that no cell is left for are counted together.
     pub(crate) fn count(&self, name: &str, key: UsageKey, totals: &UsageTotals) {
         self.metrics.count(name, key.purpose.as_str(), totals);
+        let priced: Arc<str> = priced_name(&key.provider, &key.model).into();
         let mut guard = self.lock();
         let state = &mut *guard;
         if key.hour > state.hour {
             state.hour = key.hour;
             state.cells.retain(|kept, _| kept.hour >= key.hour - KEPT_HOURS);
         }
+        state.today.count(day_of_hour(key.hour), &key.caller, &priced, totals);
         let is_full = state.cells.len() >= MAX_CELLS && !state.cells.contains_key(&key);
         let key = if is_full { UsageKey { caller: OTHER_CALLER.into(), ..key } } else { key };
         state.revision += 1;
         let cell = state.cells.entry(key).or_default();
         cell.totals = cell.totals.plus(totals);
         cell.revision = state.revision;
+    }
+
+    /// Returns the tokens that were counted on this day, for all callers and for this one; empty: not known.
+    pub(crate) fn spent(&self, day: i64, caller: &str) -> SpentTokens {
+        self.measured(day, caller, |sum| sum.tokens)
+    }
+
+    /// Returns the cost of these tokens, in 10⁻⁹ of the currency of the prices.
+    pub(crate) fn cost(&self, day: i64, caller: &str, prices: &ModelPrices) -> SpentTokens {
+        self.measured(day, caller, |sum| prices.cost(sum.models()))
+    }
+
+    fn measured(&self, day: i64, caller: &str, measure: impl Fn(&TokenSum) -> u64) -> SpentTokens {
+        let state = self.lock();
+        let (all, own) = state.today.measured(day, cut_name(caller), measure);
+        SpentTokens { day, run: state.run, all, own }
     }
 
     /// Returns the cells that changed after this revision of this run of the process, from the first one on for another run. Of
@@ -179,6 +215,44 @@ mod tests {
         assert_eq!(read_all(&ledger).len(), MAX_CELLS + 2, "the oldest kept hour");
         count(&ledger, 10 + KEPT_HOURS, "ada");
         assert_eq!(read_all(&ledger).len(), 2);
+    }
+
+    #[test]
+    fn the_tokens_of_a_day_are_summed_for_all_and_for_each_caller() {
+        let ledger = UsageLedger::default();
+        for (hour, caller) in [(47, "ada"), (48, "ada"), (50, "ben"), (50, ""), (47, "ada"), (71, "ada")] {
+            count(&ledger, hour, caller);
+        }
+        let spent = |day: i64, caller: &str| {
+            let SpentTokens { all, own, .. } = ledger.spent(day, caller);
+            (all, own)
+        };
+        assert_eq!(spent(2, "ada"), (8, Some(4)), "what ends late counts for no other day");
+        assert_eq!((spent(2, "ben"), spent(2, "cleo"), spent(2, "")), ((8, Some(2)), (8, Some(0)), (8, None)));
+        assert_eq!((spent(3, "ada"), spent(3, "")), ((0, Some(0)), (0, None)), "the next day has begun");
+        for caller in 0..MAX_CELLS {
+            count(&ledger, 72, &caller.to_string());
+        }
+        count(&ledger, 72, "one more");
+        assert_eq!((spent(3, "0").1, spent(3, "one more").1), (Some(2), None), "no room is left");
+        assert_eq!(spent(3, "0").0, 2 * (MAX_CELLS as u64 + 1));
+    }
+
+    #[test]
+    fn what_was_used_costs_what_each_model_costs() {
+        let ledger = UsageLedger::default();
+        let totals = UsageTotals { input: 1000, cache_read: 400, output: 100, ..UsageTotals::default() };
+        for (model, caller) in [("gpt-5", "ada"), ("gpt-5", "ben"), ("mini", "ada")] {
+            let key = UsageKey { hour: 48, provider: "openai".into(), model: model.into(), ..UsageKey::default() };
+            ledger.count("p/m", UsageKey { caller: caller.into(), ..key }, &totals);
+        }
+        let prices =
+            ModelPrices::read("EUR, openai/gpt-5 3000000 300000 0 15000000, openai/mini 1000000 0 0 0").unwrap();
+        let (gpt, mini) = (600 * 3000 + 400 * 300 + 100 * 15_000, 600 * 1000);
+        let SpentTokens { all, own, .. } = ledger.cost(2, "ada", &prices);
+        assert_eq!((all, own), (2 * gpt + mini, Some(gpt + mini)));
+        assert_eq!(ledger.cost(2, "", &prices).own, None);
+        assert_eq!(ledger.cost(3, "ada", &prices).all, 0, "the next day has begun");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 
 /// Most models that have a label of their own.
 const MAX_MODELS: usize = 20;
-/// Label of the models after these.
+/// Label of all further models.
 const OTHER_MODELS: &str = "other";
 /// Upper bounds of the duration's buckets, in seconds: from a short answer to long reasoning.
 const SECONDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 300.0];
@@ -106,7 +106,7 @@ impl UsageMetrics {
         self.fallbacks.get_or_create(&labels).inc();
     }
 
-    /// Returns the label of a model: its name, or that of all others once there are too many.
+    /// Returns the label of a model: its name, or [`OTHER_MODELS`] once [`MAX_MODELS`] others have a label.
     fn label(&self, model: &str) -> String {
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         if !models.contains(model) {

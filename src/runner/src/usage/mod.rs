@@ -5,9 +5,11 @@
 
 mod account;
 mod body;
+mod budget;
+mod day_sums;
 mod ledger;
 mod metrics;
 
 pub(crate) use account::{RESPONSE_HEADER, UsageAccount};
-pub(crate) use body::UsageBody;
+pub(crate) use body::{TRAILERS, UsageBody};
 pub(crate) use ledger::UsageLedger;

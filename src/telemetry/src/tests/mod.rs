@@ -1,4 +1,4 @@
-//! What is read from the environment, and what a collector receives.
+//! Tests of what is read from the environment, and what a collector receives.
 
 mod config;
 mod export;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::render::{
     AgentParts, RenderSettings, ToolSlot, agent_config, agent_workload_children,
-    env::MAX_VARIABLE,
+    sizes::MAX_VARIABLE,
     tests::{OPERATORS, agent, images, settings, tool},
 };
 

@@ -1,4 +1,4 @@
-//! What becomes of nulls, unknown fields and missing ones.
+//! Tests of nulls, unknown fields and missing ones.
 
 use proptest::prelude::*;
 

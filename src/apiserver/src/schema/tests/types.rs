@@ -1,4 +1,4 @@
-//! What server-side apply refuses before it merges.
+//! Tests of what server-side apply refuses before it merges.
 
 use super::*;
 

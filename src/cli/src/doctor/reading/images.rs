@@ -1,6 +1,6 @@
 //! Readings of images: which are used, and which containers wait for theirs.
 
-use crds::agent::DEFAULT_IMAGE;
+use crds::{agent::DEFAULT_IMAGE, pod_problem::IMAGE_PULL_REASONS};
 use serde_json::Value;
 
 use super::{
@@ -8,16 +8,6 @@ use super::{
     parts::Part,
     views::Scope,
 };
-
-/// Reasons for which the kubelet has no image.
-const REASONS: [&str; 6] = [
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "ErrImageNeverPull",
-    "InvalidImageName",
-    "ImageInspectError",
-    "RegistryUnavailable",
-];
 
 /// Variables of the operator with images, and what they are for.
 const VARIABLES: [(&str, &str); 3] =
@@ -102,7 +92,7 @@ pub(in crate::doctor) fn waiting_images(pod: &Value) -> Vec<WaitingImage> {
     let waits = all.filter_map(|container| {
         let waiting = container.pointer("/state/waiting")?;
         let (reason, message) = (text(waiting, "/reason"), text(waiting, "/message"));
-        REASONS.contains(&reason.as_str()).then(|| WaitingImage {
+        IMAGE_PULL_REASONS.contains(&reason.as_str()).then(|| WaitingImage {
             pod: format!("{}/{}", text(pod, "/metadata/namespace"), text(pod, "/metadata/name")),
             image: text(container, "/image"),
             said: if message.is_empty() { reason } else { format!("{reason}: {message}") },

@@ -1,4 +1,4 @@
-//! What is judged of a cluster: the scope of the checks, nodes and definitions.
+//! Readings of a cluster that are judged: the scope of the checks, nodes and definitions.
 
 use std::time::Duration;
 

@@ -211,7 +211,7 @@ function Overview({ name, workload, phase, ready, status }: OverviewProps): Reac
 /** Shows one sentence: the reason why the object is not as its spec asks, and a remedy. */
 export function Why({ name, phase, ready, workload }: Omit<OverviewProps, "status">): ReactElement | null {
   const why = useQuery(whyQuery(name));
-  if (!why.data) return why.error && <Notice tone="warn">Why it is in this phase cannot be told: {why.error.message}</Notice>;
+  if (!why.data) return why.error && <Notice tone="warn">The reason for this phase is not available: {why.error.message}</Notice>;
   const { sentence, waitingFor, children } = why.data;
   const bad = phase === "Failed" || phase === "Error";
   const told = children.filter((child) => child.message && !waitingFor.some((line) => line.includes(child.name)));

@@ -1,4 +1,4 @@
-//! What requests at the root may hold, and what they may ask of the API server.
+//! Tests of what requests at the root may hold, and what they may ask of the API server.
 
 use super::*;
 use crate::{

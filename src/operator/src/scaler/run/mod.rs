@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use self::{
-    notes::ModelNotes,
+    notes::StatusNotes,
     writes::{WRITE_BACKOFF, apply_writes, should_log},
 };
 use super::{
@@ -112,7 +112,7 @@ struct ScalerTerm {
     queries: FuturesUnordered<LoadQuery>,
     polls: ColdPolls,
     writes: FuturesUnordered<PendingWrite>,
-    notes: ModelNotes,
+    notes: StatusNotes,
     write_permits: Arc<Semaphore>,
     pod_request: Arc<[u8]>,
     tokens: TokenCache,
@@ -130,7 +130,7 @@ impl ScalerTerm {
             queries: FuturesUnordered::new(),
             polls: ColdPolls::default(),
             writes: FuturesUnordered::new(),
-            notes: ModelNotes::default(),
+            notes: StatusNotes::default(),
             write_permits: Arc::new(Semaphore::new(MAX_WRITES)),
             pod_request: get_request("/_recif/inflight", &[]).into(),
             tokens: TokenCache::default(),
@@ -292,6 +292,7 @@ impl ScalerTerm {
         open.iter().for_each(|id| self.evaluate(id));
         let now = self.now();
         self.notes.begin(self.gateways.models(now), now, &self.scaler.fleet, &self.write_permits);
+        self.notes.begin_budgets(&self.gateways.tokens(now), &self.scaler.fleet, &self.write_permits);
         self.scaler.metrics.ended(begun.elapsed());
     }
 

@@ -13,7 +13,7 @@ use reqwest::{
 use serde::Deserialize;
 use url::{Host, Url, form_urlencoded::Serializer};
 
-use super::domain;
+use super::names::domain;
 use crate::models::{
     Credentials, Http,
     credential_cache::{CredentialCache, FetchedCredential},

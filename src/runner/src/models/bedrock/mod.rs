@@ -8,11 +8,12 @@
 mod converse;
 mod credentials;
 mod event_stream;
+mod names;
 mod reader;
 mod sign;
 
 use crds::provider;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 
 use super::{
@@ -26,14 +27,12 @@ use super::{
     remote::{Protocol, Reader},
 };
 use credentials::{AwsCredentialSource, VARIABLES};
+use names::{ESCAPED, domain};
 use reader::ConverseReader;
 use sign::AwsAuthorizer;
 
 const PROVIDER: ProviderDefaults =
     ProviderDefaults { provider: provider::BEDROCK, public: "", regional: Some(address) };
-
-/// Characters that are escaped in a part of a path: all but those that RFC 3986 calls unreserved.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Model at Bedrock.
 pub(super) struct Bedrock {
@@ -44,11 +43,6 @@ pub(super) struct Bedrock {
 /// Returns the base URL of a region.
 fn address(region: &str) -> String {
     format!("https://bedrock-runtime.{region}.{}", domain(region))
-}
-
-/// Returns the domain of AWS that a region belongs to.
-fn domain(region: &str) -> &'static str {
-    if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
 /// Returns the region that a host of Bedrock is in.

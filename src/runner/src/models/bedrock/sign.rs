@@ -11,8 +11,8 @@ use ring::hmac::{self, HMAC_SHA256};
 use url::Url;
 
 use super::{
-    ESCAPED,
     credentials::{AwsCredentialSource, AwsCredentials},
+    names::ESCAPED,
 };
 use crate::models::{
     authorizer::RequestAuthorizer,
@@ -53,7 +53,7 @@ impl RequestAuthorizer for AwsAuthorizer {
     }
 }
 
-/// What a signature is for.
+/// Scope of a signature.
 struct SignatureScope<'a> {
     region: &'a str,
     service: &'a str,

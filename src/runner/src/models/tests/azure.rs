@@ -3,9 +3,10 @@
 use serde_json::json;
 
 use super::{
-    super::{CallerKey, Chunk, ModelErrorKind, ModelRef, ModelRequest, Usage},
+    super::{Chunk, ModelErrorKind, ModelRef, ModelRequest, Usage},
     Provider, ScriptedReply, call, collect, everything, hello, openai, read, token,
 };
+use crate::caller::CallerKey;
 
 /// Streamed answer "Hello there", which begins with a chunk without choices.
 pub(super) const GOOD: &str = r#"data: {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}}}]}

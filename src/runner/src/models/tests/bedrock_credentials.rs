@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{
-    super::{CallerKey, ModelRef, ModelRequest},
+    super::{ModelRef, ModelRequest},
     Provider, ScriptedReply,
     bedrock::good,
     collect, hello,
 };
+use crate::caller::CallerKey;
 
 /// Returns the variables of a web identity, whose token is in `file` and whose service is the server.
 fn web_identity<'a>(file: &'a str, sts: &'a str) -> [(&'static str, &'a str); 3] {

@@ -7,13 +7,10 @@ use serde_json::{Value, json};
 use testing::certificates::{certificate, serve_tls};
 
 use super::{
-    super::{
-        Answerer, CallerKey, Chunk, Fallback, FallbackSources, Model, ModelErrorKind, ModelRef, ModelRequest,
-        open_chain,
-    },
+    super::{Answerer, Chunk, Fallback, FallbackSources, Model, ModelErrorKind, ModelRef, ModelRequest, open_chain},
     Provider, ReplyEnd, ScriptedReply, anthropic, collect, hello, openai,
 };
-use crate::{metrics::RunnerMetrics, tests::log::Log, tools::Toolbox, turn::TurnLoop};
+use crate::{caller::CallerKey, metrics::RunnerMetrics, tests::log::Log, tools::Toolbox, turn::TurnLoop};
 
 /// Returns the fallback to `server`, which speaks the protocol of Anthropic.
 fn fallback(server: &Provider) -> Fallback {

@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::{CallerKey, Chunk, ModelErrorKind, ModelRef, ModelRequest, Usage},
+    super::{Chunk, ModelErrorKind, ModelRef, ModelRequest, Usage},
     Provider, ScriptedReply, anthropic, collect, everything, gemini, hello, read, token,
 };
+use crate::caller::CallerKey;
 
 /// Private key of a service account that does not exist.
 const KEY: &str = include_str!("fixtures/google-key.pem");

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::{Url, form_urlencoded::Serializer};
 
-use super::google::{CREDENTIALS, SCOPE};
+use super::names::{CREDENTIALS, SCOPE};
 use crate::models::{
     Http,
     credential_cache::{CredentialCache, FetchedCredential},
@@ -35,7 +35,7 @@ pub(super) struct ExternalAccount {
     /// Field of the token, in a file that is JSON.
     field: Option<String>,
     exchange: Url,
-    /// Where the service account is impersonated, if one is.
+    /// URL at which the service account is impersonated, if one is.
     impersonation: Option<Url>,
     http: Http,
 }
@@ -50,7 +50,7 @@ struct ExternalAccountFile {
     credential_source: CredentialFile,
 }
 
-/// Where the token of the issuer is.
+/// File with the token of the issuer.
 #[derive(Deserialize)]
 struct CredentialFile {
     file: String,

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use crds::provider::GEMINI_VERTEX;
 use serde_json::Value;
 
-use super::{external_account::ExternalAccount, metadata::MetadataServer, service_account::ServiceAccount};
+use super::{
+    external_account::ExternalAccount, metadata::MetadataServer, names::CREDENTIALS, service_account::ServiceAccount,
+};
 use crate::models::{
     Credentials, Http, ModelRef,
     authorizer::{BearerAuthorizer, RequestAuthorizer},
@@ -20,11 +22,6 @@ use crate::models::{
 
 /// Stands for the project in an address until the credentials tell it.
 pub(super) const PROJECT_OF_CREDENTIALS: &str = "-";
-/// Variable with a file of credentials, or with its text.
-pub(super) const CREDENTIALS: &str = "GOOGLE_APPLICATION_CREDENTIALS";
-
-/// What a token may be used for: all of Google Cloud that the account may.
-pub(super) const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
 /// Credentials of requests to Google Cloud.
 pub(super) struct GoogleAuthorizer {
@@ -48,7 +45,7 @@ impl GoogleAuthorizer {
         credentials: &Credentials<'_>,
         http: &Http,
     ) -> Result<Option<Self>, String> {
-        // A gateway that gets headers of its own needs no credentials of Google Cloud.
+        // A gateway with configured headers needs no credentials of Google Cloud.
         let has_own = endpoint.is_custom && !reference.headers.is_empty();
         let declared = match &*reference.credential_keys {
             [only] if !GEMINI_VERTEX.identity.contains(&only.as_str()) => value_of(credentials, only),

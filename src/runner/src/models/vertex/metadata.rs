@@ -14,7 +14,7 @@ use crate::models::{
     error::ModelError,
 };
 
-/// Where to look when it fails, for errors.
+/// Settings to check when it fails, for errors.
 const SETTINGS: &str = "GOOGLE_APPLICATION_CREDENTIALS, or the identity that the Pod has at Google Cloud";
 /// Token of the default account for all of Google Cloud.
 const TOKEN: &str = "instance/service-accounts/default/token?scopes=https://www.googleapis.com/auth/cloud-platform";

@@ -7,6 +7,7 @@
 mod external_account;
 mod google;
 mod metadata;
+mod names;
 mod service_account;
 
 use crds::provider::{self, PROJECT_KEYS, REGION_KEYS};

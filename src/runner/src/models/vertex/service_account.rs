@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::{Url, form_urlencoded::Serializer};
 
-use super::google::{CREDENTIALS, SCOPE};
+use super::names::{CREDENTIALS, SCOPE};
 use crate::models::{
     Http,
     credential_cache::{CredentialCache, FetchedCredential},
@@ -32,7 +32,7 @@ use crate::models::{
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// Google's server of tokens: the audience of every assertion, also where a key names another address of it.
 const TOKENS: &str = "https://oauth2.googleapis.com/token";
-/// Host that older files of service accounts name.
+/// Host of `token_uri` in older files of service accounts.
 const OLD_TOKEN_HOST: &str = "accounts.google.com";
 /// Seconds for which a token is asked.
 const LIFE: i64 = 3600;
@@ -58,7 +58,7 @@ struct ServiceAccountFile {
 
 impl ServiceAccount {
     /// Reads the file of a service account; returns its project too. Only Google and `gateway`, the host of a configured base URL,
-    /// are asked for its tokens: the file may come from a user who must not choose whom the Pod connects to.
+    /// are asked for its tokens: the file may come from a user who must not choose where the Pod connects.
     ///
     /// # Errors
     /// The part that cannot be used, without its value.
@@ -110,7 +110,7 @@ impl ServiceAccount {
     }
 }
 
-/// Reports whether a URL may be asked for tokens: it is one of Google's, or has the host `gateway`; one on loopback is the Pod's own.
+/// Reports whether tokens may be fetched from a URL: its host is one of Google's or `gateway`, or is loopback.
 fn gives_tokens(url: &Url, gateway: Option<&str>) -> bool {
     let host = url.host_str();
     GEMINI_VERTEX.owns(url) || host == Some(OLD_TOKEN_HOST) || host == gateway || is_loopback(url)

@@ -27,7 +27,7 @@ pub(super) struct ResponseRequest {
     pub(super) instructions: Option<String>,
     /// Id of the response that this one follows.
     pub(super) previous: Option<String>,
-    /// Whether the response is to be kept, if the client says.
+    /// True if the response is to be kept; `None`: the client does not say.
     pub(super) store: Option<bool>,
     /// Respond with a stream of events.
     pub(super) stream: bool,

@@ -18,19 +18,17 @@ use tokio::{
 
 use super::{
     api::{Read, Unread, lacks_right, unread},
-    images::{ImageUse, Puller},
+    images::ImageUse,
     views::{ARCHITECTURES, NodeView, Scope},
 };
 pub(in crate::doctor) use pod::PullOutcome;
-use pod::{judge, late, version_pod};
+use pod::{LONGEST, Plan, judge, late, version_pod};
 
 use crate::{
     cluster::{ReadError, UserClient},
     error::CliError,
 };
 
-/// Longest time for one image.
-const LONGEST: Duration = Duration::from_secs(60);
 /// Longest wait for the answer to a creation, and to a deletion.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Message when no Pod is left.
@@ -60,16 +58,6 @@ pub(in crate::doctor) struct LeftPod {
     pub pod: String,
     /// Reason why it is still there.
     pub why: String,
-}
-
-/// Pod that pulls an image.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Plan {
-    namespace: String,
-    image: String,
-    /// `None`: an image of workloads, whose Secrets are their own.
-    puller: Option<Puller>,
-    arch: Option<String>,
 }
 
 /// Returns the Pods that pull the images: where the images are used, and one for each architecture of the nodes.

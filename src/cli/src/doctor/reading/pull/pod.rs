@@ -1,12 +1,28 @@
 //! Pod that pulls an image and prints its version, and what its status says of the image.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use super::{LONGEST, Plan};
-use crate::doctor::reading::api::{Unread, items, text};
+use crate::doctor::reading::{
+    api::{Unread, items, text},
+    images::Puller,
+};
 
+/// Longest time for one image.
+pub(super) const LONGEST: Duration = Duration::from_secs(60);
 /// Name of the container.
 const CONTAINER: &str = "version";
+
+/// Pod that pulls an image.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Plan {
+    pub(super) namespace: String,
+    pub(super) image: String,
+    /// `None`: an image of workloads, whose Secrets are their own.
+    pub(super) puller: Option<Puller>,
+    pub(super) arch: Option<String>,
+}
 
 /// Outcome of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +114,6 @@ pub(super) fn version_pod(name: &str, plan: &Plan) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::reading::images::Puller;
 
     fn state_of(state: Value) -> Value {
         json!({ "status": { "containerStatuses": [

@@ -7,7 +7,7 @@ use kube::client::Body;
 use tokio::sync::Notify;
 
 use super::*;
-use crate::exit::Exit;
+use crate::{doctor::reading::images::Puller, exit::Exit};
 
 /// Answers of an API server: status code and body by method.
 type Script = fn(&Method) -> (u16, Value);

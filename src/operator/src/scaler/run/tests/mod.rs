@@ -20,7 +20,7 @@ use tokio::{
 
 use super::*;
 use crate::scaler::{
-    ModelCounts, ScalingStatus,
+    ModelCounts, ReportedTokens, ScalingStatus,
     testing::{self, pod},
 };
 
@@ -239,6 +239,16 @@ impl WorkloadFleet for FakeFleet {
 
     async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError> {
         self.reported.lock().unwrap().push(format!("{} {answered:?}", id.key.name));
+        Ok(())
+    }
+
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
+        reported.keys().cloned().collect()
+    }
+
+    async fn note_budget(&self, id: &WorkloadId, reported: Option<ReportedTokens>) -> Result<(), ApiError> {
+        let spent = reported.map(|tokens| tokens.spent);
+        self.reported.lock().unwrap().push(format!("{} {spent:?}", id.key.name));
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use prometheus_client::encoding::text::encode;
 use tokio::sync::Semaphore;
 
-use super::{super::notes::ModelNotes, *};
+use super::{super::notes::StatusNotes, *};
 
 #[tokio::test]
 async fn a_pod_that_never_answers_ends_no_scaling_and_keeps_no_connections() {
@@ -166,6 +166,14 @@ impl WorkloadFleet for SlowFleet {
     async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError> {
         self.0.note_models(id, answered).await
     }
+
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
+        self.0.due_budgets(reported)
+    }
+
+    async fn note_budget(&self, id: &WorkloadId, reported: Option<ReportedTokens>) -> Result<(), ApiError> {
+        self.0.note_budget(id, reported).await
+    }
 }
 
 #[tokio::test]
@@ -237,7 +245,7 @@ async fn the_models_of_an_agent_are_looked_at_once_in_a_while() {
     let toy = FakeFleet::new(scaling(1), ours(), 1);
     let fleet: Arc<dyn WorkloadFleet> = toy.clone();
     let permits = Arc::new(Semaphore::new(1));
-    let mut notes = ModelNotes::default();
+    let mut notes = StatusNotes::default();
     for (second, looks) in [(0, 1), (1, 1), (4, 1), (5, 2), (6, 2)] {
         let models = HashMap::from([(id(), ModelCounts::from([("stub/echo".to_owned(), second)]))]);
         notes.begin(models, Duration::from_secs(second), &fleet, &permits);

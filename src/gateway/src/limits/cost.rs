@@ -1,0 +1,82 @@
+//! Budgets of cost (`costPerDay`): what the tokens of a workload may cost in a day (UTC).
+//!
+//! They hold as those of [tokens](super::budget) do, in 10⁻⁹ of a currency. The operator writes the prices of the models into the status
+//! of the workload; each request takes them to its Pod, which reports the cost that it has counted today (`x-recif-cost`).
+
+use crds::usage::{ModelPrices, millionths};
+
+use super::{BudgetRefusal, LimitPer, SpecifiedLimit, TokenBudgets, specified};
+use crate::local_response::LocalResponse;
+
+/// Budgets of cost of a workload, with the prices by which it counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CostBudgets {
+    /// Budgets in 10⁻⁹ of the currency.
+    pub budgets: TokenBudgets,
+    /// Prices of its models.
+    pub prices: ModelPrices,
+}
+
+impl CostBudgets {
+    /// Reads the budgets of cost; `None`: there are none, or the status has no prices yet.
+    pub(crate) fn read(specified: &[SpecifiedLimit], prices: Option<&str>) -> Option<Self> {
+        let of = |per| Some(millionths(specified::find(specified, per)?.cost_per_day()?)?.saturating_mul(1000));
+        let budgets = TokenBudgets { per_workload: of(LimitPer::Workload), per_caller: of(LimitPer::Caller) };
+        let prices = prices.filter(|_| budgets != TokenBudgets::default()).and_then(ModelPrices::read)?;
+        Some(Self { budgets, prices })
+    }
+
+    /// Returns the response to a request for which nothing is left.
+    pub(crate) fn response(&self, refusal: &BudgetRefusal) -> LocalResponse {
+        refusal.response_for(&format!("cost {} {}", decimal(refusal.budget), self.prices.currency()))
+    }
+}
+
+/// Returns the name by which the cost of a workload is counted, beside its tokens.
+pub(crate) fn cost_name(workload: &str) -> String {
+    format!("cost:{workload}")
+}
+
+/// Returns 10⁻⁹ of a currency as a decimal number with at least two digits behind the point.
+fn decimal(nanos: u64) -> String {
+    let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
+    let least = text.len() - 7;
+    let end = text.trim_end_matches('0').len().max(least);
+    text[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PRICES: &str = "EUR, openai/gpt-5 3000000 300000 3750000 15000000";
+
+    #[test]
+    fn budgets_of_cost_need_prices() {
+        let limits = json!([{ "per": "workload", "costPerDay": "2.5" }, { "per": "caller", "tokensPerDay": 1 }]);
+        let read = |limits: &serde_json::Value, prices| {
+            let specified: Vec<SpecifiedLimit> = serde_json::from_value(limits.clone()).unwrap();
+            CostBudgets::read(&specified, prices)
+        };
+        let found = read(&limits, Some(PRICES)).unwrap();
+        let budgets = TokenBudgets { per_workload: Some(2_500_000_000), per_caller: None };
+        assert_eq!((found.budgets, found.prices.to_string().as_str()), (budgets, PRICES));
+        assert_eq!((read(&limits, None), read(&limits, Some("no prices"))), (None, None));
+        assert_eq!(read(&json!([{ "per": "caller", "tokensPerDay": 1 }]), Some(PRICES)), None);
+        let refusal = BudgetRefusal { per: LimitPer::Workload, budget: 2_500_000_000, wait: 1000 };
+        let response = found.response(&refusal);
+        assert_eq!(
+            response.error,
+            "this workload may cost 2.50 EUR a day, and those of today are spent: wait until 00:00 UTC"
+        );
+    }
+
+    #[test]
+    fn amounts_are_decimal_numbers() {
+        for (nanos, text) in [(0, "0.00"), (1, "0.000000001"), (2_500_000_000, "2.50"), (12_075_000_000, "12.075")] {
+            assert_eq!(decimal(nanos), text);
+        }
+    }
+}

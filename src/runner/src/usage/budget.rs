@@ -1,0 +1,141 @@
+//! Budget of one request of a client: how many tokens its turn may use, or what these may cost, before no further request goes to a
+//! model.
+//!
+//! The gateway says with the request what is left of today's budgets ([`LeftTokens`]), and the prices. From then on all that the process
+//! counts is taken off, so that the turns which run beside this one share what is left.
+
+use crds::usage::{LeftTokens, ModelPrices, SpentTokens, UsageTotals, day_of};
+
+use super::UsageLedger;
+
+/// Seconds of a day.
+const DAY_SECONDS: i64 = 86_400;
+
+/// Budget of one request of a client.
+#[derive(Debug)]
+pub(super) struct RequestBudget {
+    /// What was left as the request was sent.
+    left: LeftTokens,
+    /// What the process had counted as it came.
+    before: SpentTokens,
+    ledger: UsageLedger,
+    /// Prices, if it is a budget of cost.
+    prices: Option<ModelPrices>,
+}
+
+/// End of a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BudgetEnd {
+    /// Seconds until the next day.
+    pub(crate) wait: u64,
+    /// What it is a budget of: token or cost.
+    pub(crate) unit: &'static str,
+}
+
+impl RequestBudget {
+    /// Creates the budget of a request of this caller that has just come; empty: not known.
+    pub(super) fn new(left: LeftTokens, prices: Option<ModelPrices>, caller: &str, ledger: &UsageLedger) -> Self {
+        let before = counted(ledger, left.day, caller, prices.as_ref());
+        Self { left, before, ledger: ledger.clone(), prices }
+    }
+
+    /// Returns the prices, if it is a budget of cost.
+    pub(super) fn prices(&self) -> Option<&ModelPrices> {
+        self.prices.as_ref()
+    }
+
+    /// Returns the end of the budget if it is spent. `used` are the first model and the tokens of the request itself, and `now` is in
+    /// seconds since 1970.
+    pub(super) fn end(&self, caller: &str, used: (&str, &UsageTotals), now: i64) -> Option<BudgetEnd> {
+        // The next day has budgets of its own, of which nothing is known.
+        if day_of(now) != self.left.day {
+            return None;
+        }
+        let counted = counted(&self.ledger, self.left.day, caller, self.prices.as_ref());
+        let (model, totals) = used;
+        let (unit, used) = match &self.prices {
+            None => ("token", totals.input.saturating_add(totals.output)),
+            Some(prices) => ("cost", prices.cost([(model, totals.priced())])),
+        };
+        let all = counted.all.saturating_sub(self.before.all);
+        // Callers without a name are one to the process, so only the request itself counts for them.
+        let own = counted.own.zip(self.before.own).map_or(used, |(own, before)| own.saturating_sub(before));
+        let is_spent = |left: Option<u64>, tokens: u64| left.is_some_and(|left| tokens >= left);
+        let wait = (DAY_SECONDS - now.rem_euclid(DAY_SECONDS)).unsigned_abs();
+        (is_spent(self.left.all, all) || is_spent(self.left.own, own)).then_some(BudgetEnd { wait, unit })
+    }
+}
+
+/// Returns the tokens that the process has counted, or with prices their cost.
+fn counted(ledger: &UsageLedger, day: i64, caller: &str, prices: Option<&ModelPrices>) -> SpentTokens {
+    match prices {
+        None => ledger.spent(day, caller),
+        Some(prices) => ledger.cost(day, caller, prices),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::usage::UsageKey;
+
+    use super::*;
+
+    const DAY: i64 = 20_784;
+    const NOON: i64 = DAY * DAY_SECONDS + DAY_SECONDS / 2;
+
+    fn count(ledger: &UsageLedger, caller: &str, tokens: u64) {
+        let key = UsageKey { hour: DAY * 24, caller: caller.into(), ..UsageKey::default() };
+        ledger.count("p/m", key, &UsageTotals { input: tokens, ..UsageTotals::default() });
+    }
+
+    fn budget(ledger: &UsageLedger, caller: &str, all: Option<u64>, own: Option<u64>) -> RequestBudget {
+        RequestBudget::new(LeftTokens { day: DAY, all, own }, None, caller, ledger)
+    }
+
+    /// Returns the seconds until the next day if the budget is spent, for a request that has used so many tokens.
+    fn wait(budget: &RequestBudget, caller: &str, used: u64, now: i64) -> Option<u64> {
+        let totals = UsageTotals { input: used, ..UsageTotals::default() };
+        budget.end(caller, ("p/m", &totals), now).map(|end| end.wait)
+    }
+
+    #[test]
+    fn what_the_process_counts_from_then_on_is_taken_off() {
+        let ledger = UsageLedger::default();
+        count(&ledger, "ada", 1000);
+        let budget = budget(&ledger, "ada", Some(30), None);
+        count(&ledger, "ada", 10);
+        count(&ledger, "ben", 19);
+        assert_eq!(wait(&budget, "ada", 10, NOON), None, "one token is left");
+        count(&ledger, "", 1);
+        assert_eq!(wait(&budget, "ada", 10, NOON), Some(43_200));
+        assert_eq!(wait(&budget, "ada", 10, NOON + 43_199), Some(1));
+        assert_eq!(wait(&budget, "ada", 10, NOON + 43_200), None, "the next day has its own budget");
+    }
+
+    #[test]
+    fn the_budget_of_a_caller_is_used_by_that_caller_alone() {
+        let ledger = UsageLedger::default();
+        let (ada, nameless) = (budget(&ledger, "ada", None, Some(30)), budget(&ledger, "", None, Some(30)));
+        count(&ledger, "ben", 50);
+        count(&ledger, "ada", 29);
+        assert_eq!((wait(&ada, "ada", 0, NOON), wait(&nameless, "", 29, NOON)), (None, None));
+        count(&ledger, "ada", 1);
+        assert_eq!((wait(&ada, "ada", 0, NOON), wait(&nameless, "", 30, NOON)), (Some(43_200), Some(43_200)));
+        let none = budget(&ledger, "ada", None, None);
+        assert_eq!(wait(&none, "ada", 1000, NOON), None, "there is no budget");
+        assert!(wait(&budget(&ledger, "ada", Some(0), None), "ada", 0, NOON).is_some(), "nothing was left");
+    }
+
+    #[test]
+    fn a_budget_of_cost_counts_by_the_prices_of_the_request() {
+        let ledger = UsageLedger::default();
+        let prices = ModelPrices::read("EUR, p/m 2000000 0 0 0").unwrap();
+        let left = LeftTokens { day: DAY, all: Some(60_000), own: None };
+        let budget = RequestBudget::new(left, Some(prices), "ada", &ledger);
+        count(&ledger, "ada", 29);
+        assert_eq!(wait(&budget, "ada", 0, NOON), None);
+        count(&ledger, "ada", 1);
+        let end = budget.end("ada", ("p/m", &UsageTotals::default()), NOON);
+        assert_eq!(end, Some(BudgetEnd { wait: 43_200, unit: "cost" }));
+    }
+}
