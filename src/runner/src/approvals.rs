@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use super::{
     agent::Agent,
     caller::CallerContext,
-    common_routes::{ErrorResponse, model_status, wants_events},
+    common_routes::{ErrorResponse, wants_events},
     parking::{DecisionError, Decisions},
     server::{AgentApp, answered, done_event},
     sse,
@@ -129,7 +129,7 @@ impl From<DecisionError> for ErrorResponse {
             DecisionError::Invalid(_) => StatusCode::BAD_REQUEST,
             DecisionError::Decided(_) | DecisionError::Expired => StatusCode::CONFLICT,
             DecisionError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            DecisionError::Model(error) => model_status(error),
+            DecisionError::Model(error) => error.response_status(),
             DecisionError::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self(status, error.to_string())

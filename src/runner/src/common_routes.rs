@@ -45,7 +45,6 @@ use tokio_util::task::TaskTracker;
 use super::{
     caller::CallerContext,
     metrics::RunnerMetrics,
-    models::{ModelError, ModelErrorKind},
     openai_api::ApiError,
     traces::{RUN_HEADER, TraceScope},
     usage::{RESPONSE_HEADER, TRAILERS, UsageAccount, UsageBody},
@@ -180,15 +179,6 @@ async fn require_local(request: Request, next: Next) -> Response {
     match loopback::is_local(|name| headers.get_all(name).iter().map(HeaderValue::as_bytes)) {
         true => next.run(request).await,
         false => ErrorResponse(StatusCode::FORBIDDEN, loopback::REFUSAL.into()).into_response(),
-    }
-}
-
-/// Returns the status for a turn whose model failed.
-pub(super) fn model_status(error: &ModelError) -> StatusCode {
-    match error.kind {
-        ModelErrorKind::NoKey => StatusCode::UNAUTHORIZED,
-        ModelErrorKind::OverBudget => StatusCode::TOO_MANY_REQUESTS,
-        _ => StatusCode::BAD_GATEWAY,
     }
 }
 

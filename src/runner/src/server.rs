@@ -34,7 +34,7 @@ use super::{
     approvals,
     caller::CallerContext,
     chat_reply::ChatReply,
-    common_routes::{CommonRoutes, ErrorResponse, ReadinessCheck, RunnerService, model_status, wants_events},
+    common_routes::{CommonRoutes, ErrorResponse, ReadinessCheck, RunnerService, wants_events},
     conversations::history::ConversationId,
     metrics::RunnerMetrics,
     openai_api::{self, NamedAgent, backend::ModelBackend},
@@ -147,7 +147,7 @@ pub(super) fn answered(reply: ChatReply) -> Response {
 impl From<TurnError> for ErrorResponse {
     fn from(error: TurnError) -> Self {
         let status = match &error {
-            TurnError::Model(error) => model_status(error),
+            TurnError::Model(error) => error.response_status(),
             TurnError::Conversations(_) => StatusCode::SERVICE_UNAVAILABLE,
             TurnError::NoConversation(_) => StatusCode::NOT_FOUND,
             TurnError::Overtaken | TurnError::Waits | TurnError::ClaimLost => StatusCode::CONFLICT,

@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     caller::CallerContext,
-    common_routes::{ErrorResponse, model_status, wants_events},
+    common_routes::{ErrorResponse, wants_events},
     metrics::RunnerMetrics,
     models::ModelError,
     sse,
@@ -130,7 +130,7 @@ async fn run_turn(
 
 fn failure(error: &PromptRunError) -> ErrorResponse {
     let status = match error {
-        PromptRunError::Model(error) => model_status(error),
+        PromptRunError::Model(error) => error.response_status(),
         PromptRunError::Output(_) => StatusCode::BAD_GATEWAY,
     };
     ErrorResponse(status, error.to_string())

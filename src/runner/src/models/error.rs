@@ -105,6 +105,15 @@ impl ModelError {
         Self { is_of_model, status: Some(status.as_u16()), code, ..error }
     }
 
+    /// Returns the status for a turn whose model failed.
+    pub(crate) fn response_status(&self) -> StatusCode {
+        match self.kind {
+            ModelErrorKind::NoKey => StatusCode::UNAUTHORIZED,
+            ModelErrorKind::OverBudget => StatusCode::TOO_MANY_REQUESTS,
+            _ => StatusCode::BAD_GATEWAY,
+        }
+    }
+
     /// Returns the status, or the kind of the failure in a word.
     pub(crate) fn word(&self) -> Cow<'static, str> {
         let kind = match self.kind {

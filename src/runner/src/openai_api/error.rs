@@ -9,7 +9,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::backend::CompletionError;
-use crate::{common_routes::model_status, models::ModelErrorKind};
+use crate::models::ModelErrorKind;
 
 /// Code and type of the error for a request whose budget is spent.
 const INSUFFICIENT_QUOTA: &str = "insufficient_quota";
@@ -108,7 +108,7 @@ impl From<CompletionError> for ApiError {
             }
             CompletionError::Model(ref failed) => {
                 let code = (failed.kind == ModelErrorKind::OverBudget).then_some(INSUFFICIENT_QUOTA);
-                Self { code, ..Self::with_status(model_status(failed), error.to_string()) }
+                Self { code, ..Self::with_status(failed.response_status(), error.to_string()) }
             }
             CompletionError::Failed(_) => Self::with_status(StatusCode::BAD_GATEWAY, error.to_string()),
         }
