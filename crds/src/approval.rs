@@ -5,12 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    period::Period,
-    tool::{ToolSpec, ToolType},
-    tool_server,
-    tool_server_ref::ToolServerRef,
-};
+use crate::period::Period;
 
 /// No call waits.
 pub const NEVER: &str = "Never";
@@ -68,38 +63,6 @@ pub struct ServerApproval {
     pub approval: Approval,
 }
 
-impl ToolServerRef {
-    /// Returns the approval that is for a tool of the server, by its name there.
-    pub fn approval_of(&self, tool: &str) -> Option<&Approval> {
-        let found = self.approval.as_ref()?;
-        tool_server::selects(&found.tools, &[], tool).then_some(&found.approval)
-    }
-}
-
-impl ToolSpec {
-    /// Returns the approval that calls of the tool wait for, if they do.
-    pub fn needed_approval(&self) -> Option<&Approval> {
-        self.approval.as_ref().filter(|approval| match approval.when.as_str() {
-            NEVER => false,
-            ON_WRITE => !self.only_reads(),
-            // Calls wait for a value of another version too.
-            _ => true,
-        })
-    }
-
-    /// Reports whether calls of the tool are known to change nothing.
-    fn only_reads(&self) -> bool {
-        match self.tool_type() {
-            Some(ToolType::Builtin) => true,
-            Some(ToolType::Http) => match self.method.as_deref() {
-                None | Some("") => true,
-                Some(method) => method.eq_ignore_ascii_case("GET") || method.eq_ignore_ascii_case("HEAD"),
-            },
-            _ => false,
-        }
-    }
-}
-
 fn never() -> String {
     NEVER.into()
 }
@@ -112,38 +75,9 @@ fn hour() -> Period {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-
-    fn asks(tool: Value) -> bool {
-        let mut spec = json!({ "name": "t" });
-        spec.as_object_mut().unwrap().extend(tool.as_object().unwrap().clone());
-        serde_json::from_value::<ToolSpec>(spec).unwrap().needed_approval().is_some()
-    }
-
-    #[test]
-    fn calls_that_may_change_something_wait_and_values_of_other_versions_too() {
-        for (tool, expected) in [
-            (json!({ "type": "http" }), false),
-            (json!({ "type": "http", "approval": {} }), false),
-            (json!({ "type": "http", "approval": { "when": "Never" } }), false),
-            (json!({ "type": "http", "approval": { "when": "Always" } }), true),
-            (json!({ "type": "http", "approval": { "when": "Sometimes" } }), true),
-            (json!({ "type": "http", "approval": { "when": "OnWrite" } }), false),
-            (json!({ "type": "http", "method": "get", "approval": { "when": "OnWrite" } }), false),
-            (json!({ "type": "http", "method": "", "approval": { "when": "OnWrite" } }), false),
-            (json!({ "type": "http", "method": "POST", "approval": { "when": "OnWrite" } }), true),
-            (json!({ "type": "builtin", "approval": { "when": "OnWrite" } }), false),
-            (json!({ "type": "builtin", "approval": { "when": "Always" } }), true),
-            (json!({ "type": "cli", "approval": { "when": "OnWrite" } }), true),
-            (json!({ "type": "mcp", "approval": { "when": "OnWrite" } }), true),
-            (json!({ "type": "flow", "approval": { "when": "OnWrite" } }), true),
-            (json!({ "type": "agent", "approval": { "when": "OnWrite" } }), true),
-        ] {
-            assert_eq!(asks(tool.clone()), expected, "{tool}");
-        }
-    }
 
     #[test]
     fn an_approval_has_defaults_and_keeps_what_was_written() {
@@ -151,16 +85,5 @@ mod tests {
         assert_eq!((approval.by.as_str(), approval.patience()), (CALLER, Duration::from_secs(3600)));
         let newer: Approval = serde_json::from_value(json!({ "timeout": "2 weeks" })).unwrap();
         assert_eq!((newer.timeout.as_str(), newer.patience()), ("2 weeks", Duration::from_secs(3600)));
-    }
-
-    #[test]
-    fn an_entry_names_the_tools_whose_calls_wait() {
-        let entry = |approval: Value| -> ToolServerRef {
-            serde_json::from_value(json!({ "name": "docs", "approval": approval })).unwrap()
-        };
-        let some = entry(json!({ "when": "Always", "timeout": "5m", "tools": ["delete_*"] }));
-        assert_eq!(some.approval_of("delete_page").map(Approval::patience), Some(Duration::from_secs(300)));
-        assert_eq!(some.approval_of("read_page"), None);
-        assert!(entry(json!({ "when": "Always" })).approval_of("read_page").is_some());
     }
 }

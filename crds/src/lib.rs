@@ -23,6 +23,7 @@ pub mod kubernetes;
 pub mod limit;
 pub mod mcp_server;
 pub mod model;
+mod needed_approval;
 mod object_ref;
 pub mod period;
 pub mod phase;

@@ -29,7 +29,6 @@ use super::{
     caller::CallerContext,
     common_routes::{ErrorResponse, wants_events},
     parking::{DecisionError, Decisions},
-    server::{AgentApp, answered, done_event},
     sse,
 };
 
@@ -40,9 +39,19 @@ const MOST_AT_ONCE: usize = 8;
 /// Error of a turn whose task ended.
 const CUT_OFF: &str = "the turn was cut off";
 
-/// Returns the routes.
-pub(super) fn routes() -> Router<AgentApp> {
-    Router::new().route("/approvals", get(list)).route("/approvals/{task}", get(show).post(decide))
+/// State of the routes.
+#[derive(Clone)]
+struct ApprovalRoutes {
+    /// Agent, or the reason why it cannot be served.
+    agent: Result<Arc<Agent>, String>,
+    /// Requests in flight; closed once the process drains.
+    requests: TaskTracker,
+}
+
+/// Returns the routes of the agent; an `Err` holds the reason why it cannot be served. Turns that go on count among `requests`.
+pub(super) fn routes(agent: Result<Arc<Agent>, String>, requests: TaskTracker) -> Router {
+    let routes = Router::new().route("/approvals", get(list)).route("/approvals/{task}", get(show).post(decide));
+    routes.with_state(ApprovalRoutes { agent, requests })
 }
 
 /// Goes on with turns of the agent that are due and that no request continues, until the process drains.
@@ -66,7 +75,7 @@ pub(super) fn sweep(agent: Arc<Agent>, requests: TaskTracker) {
     });
 }
 
-async fn list(State(app): State<AgentApp>, headers: HeaderMap) -> Result<Json<Value>, ErrorResponse> {
+async fn list(State(app): State<ApprovalRoutes>, headers: HeaderMap) -> Result<Json<Value>, ErrorResponse> {
     let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
     let user = CallerContext::user_of(&headers);
     if user.is_none() {
@@ -78,7 +87,7 @@ async fn list(State(app): State<AgentApp>, headers: HeaderMap) -> Result<Json<Va
 }
 
 async fn show(
-    State(app): State<AgentApp>,
+    State(app): State<ApprovalRoutes>,
     Path(task): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, ErrorResponse> {
@@ -90,7 +99,7 @@ async fn show(
 }
 
 async fn decide(
-    State(app): State<AgentApp>,
+    State(app): State<ApprovalRoutes>,
     Path(task): Path<String>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -110,7 +119,7 @@ async fn decide(
         let response = sse::respond(&models, async move |tokens| {
             let resumed = requests.spawn(async move { agent.resume(claimed, caller, Some(&tokens)).await });
             match resumed.await {
-                Ok(Ok(reply)) => Ok(done_event(reply, &account)),
+                Ok(Ok(reply)) => Ok(reply.done_event(&account)),
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(_) => Err(CUT_OFF.to_owned()),
             }
@@ -119,7 +128,7 @@ async fn decide(
     }
     let resumed = requests.spawn(async move { agent.resume(claimed, caller, None).await });
     let ended = resumed.await.map_err(|_| ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, CUT_OFF.into()))?;
-    Ok(answered(ended?))
+    Ok(ended?.into_response())
 }
 
 impl From<DecisionError> for ErrorResponse {

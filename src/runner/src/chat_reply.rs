@@ -1,9 +1,15 @@
 //! Answer of an agent to a message.
 
+use axum::{
+    Json,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
 use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 
-use super::{models::Answerer, parking::ParkedReply, turn_event::TurnEvent};
+use super::{models::Answerer, parking::ParkedReply, sse, turn_event::TurnEvent, usage::UsageAccount};
 
 /// Body of a JSON answer.
 #[derive(Debug, Serialize)]
@@ -37,5 +43,25 @@ impl ChatReply {
             let _ = tokens.send(TurnEvent::Parked(waiting)).await;
         }
         self.parked = Some(parked);
+    }
+
+    /// Returns the data of the last event: the reply without its text.
+    pub(super) fn done_event(self, account: &UsageAccount) -> Value {
+        let mut words = json!({ "conversation_id": self.conversation_id });
+        if let Some(title) = self.title {
+            words["title"] = title.into();
+        }
+        sse::add_models(&mut words, &self.answerers);
+        sse::add_usage(&mut words, account);
+        words
+    }
+}
+
+impl IntoResponse for ChatReply {
+    /// Returns the response with the whole reply: 202 while its turn waits.
+    fn into_response(self) -> Response {
+        let answerer = self.answerers.first().cloned();
+        let status = if self.parked.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
+        sse::with_model((status, Json(self)).into_response(), answerer)
     }
 }

@@ -23,6 +23,7 @@ mod models;
 mod openai_api;
 mod parking;
 mod process_attributes;
+mod resume;
 mod serve;
 mod server;
 mod sse;

@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Router,
     body::Bytes,
     extract::{Request, State, rejection::BytesRejection},
     http::{StatusCode, header::HeaderMap},
@@ -25,7 +25,7 @@ use axum::{
     routing::post,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -33,13 +33,11 @@ use super::{
     agent::{Agent, ChatTurn, TurnError},
     approvals,
     caller::CallerContext,
-    chat_reply::ChatReply,
     common_routes::{CommonRoutes, ErrorResponse, ReadinessCheck, RunnerService, wants_events},
     conversations::history::ConversationId,
     metrics::RunnerMetrics,
     openai_api::{self, NamedAgent, backend::ModelBackend},
     sse,
-    usage::UsageAccount,
 };
 
 /// State shared by the routes.
@@ -93,11 +91,12 @@ impl AgentApp {
         if let Some(agent) = agent.as_ref().filter(|agent| agent.asks_callers()) {
             approvals::sweep(agent.clone(), self.requests.clone());
         }
+        let approvals = approvals::routes(self.agent.clone(), self.requests.clone());
         let routes = Router::new()
             .route("/chat", post(chat))
-            .merge(approvals::routes())
             .fallback(async || ErrorResponse(StatusCode::NOT_FOUND, "unknown route; POST to /chat".into()))
             .with_state(self)
+            .merge(approvals)
             .merge(a2a.routes())
             .merge(openai_api::routes(model));
         let service = shell.wrap(routes);
@@ -128,20 +127,12 @@ async fn chat(
     if is_stream {
         let models = agent.models();
         let response = sse::respond(&models, async move |tokens| match agent.respond(turn, Some(&tokens)).await {
-            Ok(reply) => Ok(done_event(reply, &account)),
+            Ok(reply) => Ok(reply.done_event(&account)),
             Err(error) => Err(error.to_string()),
         });
         return Ok(response.await);
     }
-    let reply = agent.respond(turn, None).await?;
-    Ok(answered(reply))
-}
-
-/// Returns the response with a whole reply: 202 while its turn waits.
-pub(super) fn answered(reply: ChatReply) -> Response {
-    let answerer = reply.answerers.first().cloned();
-    let status = if reply.parked.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
-    sse::with_model((status, Json(reply)).into_response(), answerer)
+    Ok(agent.respond(turn, None).await?.into_response())
 }
 
 impl From<TurnError> for ErrorResponse {
@@ -172,15 +163,4 @@ fn read_turn(body: &[u8], caller: CallerContext) -> Result<ChatTurn, ErrorRespon
     let conversation = chat.conversation_id.map(parse).transpose()?;
     let may_begin = conversation.as_ref().is_none_or(|id| !id.is_generated());
     Ok(ChatTurn { caller, conversation, may_create: may_begin, may_wait: true, message: chat.message })
-}
-
-/// Returns the data of the last event: the reply without its text.
-pub(super) fn done_event(reply: ChatReply, account: &UsageAccount) -> Value {
-    let mut words = json!({ "conversation_id": reply.conversation_id });
-    if let Some(title) = reply.title {
-        words["title"] = title.into();
-    }
-    sse::add_models(&mut words, &reply.answerers);
-    sse::add_usage(&mut words, account);
-    words
 }

@@ -8,9 +8,8 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    CLAIM, FoundTurn, MOST, MOST_OF_USER,
     rulings::Ruling,
-    turn::{Claim, ClaimedTurn, ParkedTurn, Progress, WaitingTurn},
+    turn::{CLAIM, Claim, ClaimedTurn, FoundTurn, MOST, MOST_OF_USER, ParkedTurn, Progress, WaitingTurn},
 };
 use crate::conversations::history::user_of_column;
 

@@ -16,22 +16,16 @@
 //! Headers and keys of callers are kept nowhere: a turn that needs them is continued only in a request of its own caller.
 
 mod memory;
-mod resume;
 mod rows;
 mod rulings;
 mod turn;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 
-use self::{
-    memory::ParkedInMemory,
-    rows::ParkedRows,
-    rulings::Ruling,
-    turn::{ClaimedTurn, ParkedTurn, Progress, WaitingTurn},
-};
+use self::{memory::ParkedInMemory, rows::ParkedRows, turn::FoundTurn};
 use super::{
     conversations::history::{ConversationId, UserName, owner_column},
     database::{DatabaseError, DatabaseScope},
@@ -39,19 +33,12 @@ use super::{
 };
 
 pub(super) use self::{
-    resume::{StoppedTurn, sort_results},
-    rulings::Decisions,
-    turn::{Claim, ParkedReply},
+    rulings::{Decisions, Ruling},
+    turn::{
+        CallProgress, Claim, ClaimedTurn, ParkedReply, ParkedTurn, Progress, RENEWAL, StoppedTurn, WaitingTurn,
+        sort_results,
+    },
 };
-
-/// Time for which a claim holds without being renewed.
-const CLAIM: Duration = Duration::from_secs(30);
-/// Interval between renewals of a claim.
-const RENEWAL: Duration = Duration::from_secs(10);
-/// Most parked turns of an agent.
-const MOST: i64 = 1000;
-/// Most parked turns of one user.
-const MOST_OF_USER: i64 = 100;
 
 /// Parked turns of an agent.
 pub(super) enum ParkedTurns {
@@ -92,16 +79,6 @@ impl DecisionError {
     pub(super) fn unknown(task: &str) -> Self {
         Self::UnknownTask(task.chars().take(128).collect())
     }
-}
-
-/// Turn that a user asks for, before it is decided.
-struct FoundTurn {
-    turn: ParkedTurn,
-    /// Number of times that it was parked.
-    round: i64,
-    ruling: Option<Ruling>,
-    is_expired: bool,
-    expires: Timestamp,
 }
 
 impl ParkedTurns {
@@ -146,11 +123,7 @@ impl ParkedTurns {
     ///
     /// # Errors
     /// The database cannot be queried.
-    pub(super) async fn waiting_for(
-        &self,
-        task: &str,
-        user: &UserName,
-    ) -> Result<Option<WaitingTurn>, DatabaseError> {
+    pub(super) async fn waiting_for(&self, task: &str, user: &UserName) -> Result<Option<WaitingTurn>, DatabaseError> {
         let found = self.find(task, &owner_column(user)).await?;
         let waits = found.filter(|found| found.ruling.is_none() && !found.is_expired);
         Ok(waits.map(|found| WaitingTurn::new(task, &found.turn, found.expires)))
@@ -223,7 +196,7 @@ impl ParkedTurns {
     ///
     /// # Errors
     /// The database did not take it.
-    async fn record(&self, claim: &Claim, progress: &Progress) -> Result<bool, DatabaseError> {
+    pub(super) async fn record(&self, claim: &Claim, progress: &Progress) -> Result<bool, DatabaseError> {
         match self {
             Self::Memory(memory) => Ok(lock(memory).record(claim, progress)),
             Self::Postgres(rows) => rows.record(claim, progress).await,
@@ -234,7 +207,11 @@ impl ParkedTurns {
     ///
     /// # Errors
     /// The database did not take it.
-    async fn park_again(&self, claim: &Claim, turn: &ParkedTurn) -> Result<Option<Timestamp>, DatabaseError> {
+    pub(super) async fn park_again(
+        &self,
+        claim: &Claim,
+        turn: &ParkedTurn,
+    ) -> Result<Option<Timestamp>, DatabaseError> {
         match self {
             Self::Memory(memory) => Ok(lock(memory).park_again(claim, turn.clone(), Instant::now())),
             Self::Postgres(rows) => rows.park_again(claim, turn).await,
@@ -243,7 +220,7 @@ impl ParkedTurns {
 
     /// Forgets a claimed turn that is in memory; false when the claim is lost. In a database the transaction that adds the turn to its
     /// conversation does this.
-    fn forget(&self, claim: &Claim) -> bool {
+    pub(super) fn forget(&self, claim: &Claim) -> bool {
         match self {
             Self::Memory(memory) => lock(memory).forget(claim),
             Self::Postgres(_) => true,

@@ -6,9 +6,8 @@ use jiff::Timestamp;
 use sqlx::{Row, postgres::PgRow};
 
 use super::{
-    CLAIM, FoundTurn, MOST, MOST_OF_USER,
     rulings::Ruling,
-    turn::{Claim, ClaimedTurn, ParkedTurn, Progress, WaitingTurn},
+    turn::{CLAIM, Claim, ClaimedTurn, FoundTurn, MOST, MOST_OF_USER, ParkedTurn, Progress, WaitingTurn},
 };
 use crate::{
     conversations::history::user_of_column,

@@ -25,7 +25,7 @@ struct CallDecision {
 
 /// Decision on all calls of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Ruling {
+pub(crate) struct Ruling {
     /// User who decided; empty for one without a name.
     by: String,
     /// By the ids of the calls.
@@ -53,7 +53,9 @@ impl Decisions {
             // PostgreSQL's text type rejects U+0000.
             let ruling = if approved { CallRuling::Approved } else { CallRuling::Rejected(reason.replace('\0', "")) };
             if !calls.iter().any(|call| call.id == id) {
-                return Err("`approvals` names a call that does not wait: take the ids of the calls that were shown".into());
+                return Err(
+                    "`approvals` names a call that does not wait: take the ids of the calls that were shown".into()
+                );
             }
             if ruled.insert(id, ruling).is_some() {
                 return Err("`approvals` names a call twice".into());
@@ -76,7 +78,7 @@ impl Ruling {
     ///
     /// # Errors
     /// Why it is not made, for the model.
-    pub(super) fn check(&self, call: &ToolCall) -> Result<(), String> {
+    pub(crate) fn check(&self, call: &ToolCall) -> Result<(), String> {
         match self.calls.get(&call.id) {
             Some(CallRuling::Approved) => Ok(()),
             Some(CallRuling::Rejected(reason)) if reason.is_empty() => Err(format!("rejected{}", self.by_whom())),

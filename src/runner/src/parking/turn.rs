@@ -1,6 +1,6 @@
 //! Parked turns as they are stored, claimed and shown.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,17 @@ use serde_json::Value;
 use super::rulings::Ruling;
 use crate::{
     conversations::history::{ConversationId, UserName},
-    models::{Message, ToolCall},
+    models::{Message, ModelRequest, ToolCall},
 };
+
+/// Time for which a claim holds without being renewed.
+pub(super) const CLAIM: Duration = Duration::from_secs(30);
+/// Interval between renewals of a claim.
+pub(crate) const RENEWAL: Duration = Duration::from_secs(10);
+/// Most parked turns of an agent.
+pub(super) const MOST: i64 = 1000;
+/// Most parked turns of one user.
+pub(super) const MOST_OF_USER: i64 = 100;
 
 /// All that it takes to go on with a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,7 +55,7 @@ pub(crate) enum CallProgress {
 }
 
 /// State of the approved calls, by their ids. A call that is not in it was not started.
-pub(super) type Progress = BTreeMap<String, CallProgress>;
+pub(crate) type Progress = BTreeMap<String, CallProgress>;
 
 /// Right of one process to continue a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,11 +81,39 @@ pub(crate) struct ClaimedTurn {
     /// User whose request began the turn.
     pub(crate) owner: UserName,
     /// The turn.
-    pub(super) turn: ParkedTurn,
+    pub(crate) turn: ParkedTurn,
     /// Decision on its calls; `None` when nobody decided in time.
-    pub(super) ruling: Option<Ruling>,
+    pub(crate) ruling: Option<Ruling>,
     /// How far the approved calls are.
-    pub(super) progress: Progress,
+    pub(crate) progress: Progress,
+}
+
+/// Turn that a user asks for, before it is decided.
+pub(super) struct FoundTurn {
+    pub(super) turn: ParkedTurn,
+    /// Number of times that it was parked.
+    pub(super) round: i64,
+    pub(super) ruling: Option<Ruling>,
+    pub(super) is_expired: bool,
+    pub(super) expires: Timestamp,
+}
+
+/// Turn of an agent that stops at calls that wait.
+pub(crate) struct StoppedTurn<'a> {
+    /// Conversation of the turn.
+    pub(crate) conversation: &'a ConversationId,
+    /// Title of the conversation that the turn begins.
+    pub(crate) title: Option<&'a str>,
+    /// Request with all messages so far.
+    pub(crate) request: &'a ModelRequest,
+    /// Number of the request's first messages that are not part of the turn.
+    pub(crate) earlier: usize,
+    /// Number of tool turns that are left.
+    pub(crate) tool_turns: usize,
+    /// All text of the model so far.
+    pub(crate) text: &'a str,
+    /// Calls that wait.
+    pub(crate) calls: &'a [ToolCall],
 }
 
 /// Turn that waits for a decision.
@@ -90,7 +127,7 @@ pub(crate) struct WaitingTurn {
 
 impl WaitingTurn {
     /// Reports whether it is a turn of this conversation.
-    pub(super) fn is_of(&self, conversation: &ConversationId) -> bool {
+    pub(crate) fn is_of(&self, conversation: &ConversationId) -> bool {
         self.conversation_id == *conversation
     }
 
@@ -141,4 +178,15 @@ impl ParkedReply {
         let names: Vec<_> = self.approval.tools.iter().map(|call| format!("`{}`", call.name)).collect();
         format!("[waiting until you approve {}]", names.join(", "))
     }
+}
+
+/// Puts the results at the end into the order of their calls, which some providers expect.
+pub(crate) fn sort_results(messages: &mut [Arc<Message>]) {
+    let is_result = |message: &Arc<Message>| matches!(**message, Message::ToolResult { .. });
+    let begin = messages.iter().rposition(|message| !is_result(message)).map_or(0, |last| last + 1);
+    let (before, results) = messages.split_at_mut(begin);
+    results.sort_by_key(|result| {
+        let Message::ToolResult { id, .. } = &**result else { return None };
+        before.iter().rposition(|call| matches!(&**call, Message::Call(call) if call.id == *id))
+    });
 }

@@ -30,10 +30,11 @@ mod tls;
 mod web_search;
 
 use crate::tools::error::ToolError;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ::mcp::Sessions;
 use a2a_agent::AgentCards;
+use approval::ApprovalRule;
 use builtin::{Builtin, NO_SEARCH};
 use client::HttpClient;
 use definition::ToolKind;
@@ -132,6 +133,32 @@ impl Toolbox {
         self.specs.clone()
     }
 
+    /// Returns how long a call waits until the user whose request began the turn approves it; `None` for a call that waits for nobody,
+    /// or that this user cannot approve.
+    pub(super) fn patience(&self, call: &ToolCall) -> Option<Duration> {
+        self.find(&call.name)?.approval.as_ref()?.patience(&call.arguments)
+    }
+
+    /// Reports whether a call that may have been sent can be sent again, because the effect of two is that of one.
+    pub(super) fn may_repeat(&self, call: &ToolCall) -> bool {
+        let tool = self.find(&call.name);
+        tool.is_some_and(|tool| matches!(&tool.kind, ToolKind::Http(http) if http.is_idempotent()))
+    }
+
+    /// Reports whether calls of a tool wait for the user whose request began the turn.
+    pub(super) fn asks_callers(&self) -> bool {
+        self.tools.iter().any(|tool| tool.approval.as_ref().is_some_and(ApprovalRule::asks_caller))
+    }
+
+    /// Reports whether calls of a tool may have headers of the request that began the turn.
+    pub(super) fn forwards_headers(&self) -> bool {
+        self.tools.iter().any(|tool| tool.forwards_headers)
+    }
+
+    fn find(&self, name: &str) -> Option<&CallableTool> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+
     /// Returns the names of all tools, for the error about an unknown one.
     fn names(&self) -> String {
         let names: Vec<_> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -141,7 +168,7 @@ impl Toolbox {
     /// Executes a call of the model within the tool's timeout, in a span of its own, with this consent. Dropping the future cancels the
     /// call.
     pub(super) async fn execute(&self, call: &ToolCall, consent: Consent<'_>) -> Result<String, ToolError> {
-        let tool = self.tools.iter().find(|tool| tool.name == call.name);
+        let tool = self.find(&call.name);
         // A name that no tool has may be anything.
         let name = tool.map_or_else(|| "execute_tool".to_owned(), |tool| format!("execute_tool {}", tool.name));
         let span = self.account.trace().begin(name, SpanKind::Internal);
@@ -174,7 +201,7 @@ impl Toolbox {
     }
 
     async fn call_with(&self, name: &str, arguments: &Value, consent: Consent<'_>) -> Result<String, ToolError> {
-        let tool = self.tools.iter().find(|tool| tool.name == name);
+        let tool = self.find(name);
         let result = match tool {
             None => Err(ToolError::Unknown(name.into(), self.names())),
             Some(tool) if tool.approval.is_some() && consent == Consent::Missing => {

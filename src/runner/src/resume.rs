@@ -6,16 +6,15 @@ use telemetry::semconv::GEN_AI_CONVERSATION_ID;
 use tokio::sync::mpsc::Sender;
 
 use super::{
-    DecisionError, RENEWAL,
-    rulings::{Decisions, Ruling},
-    turn::{CallProgress, Claim, ClaimedTurn, ParkedReply, ParkedTurn, Progress, WaitingTurn},
-};
-use crate::{
     agent::{Agent, TurnError},
     caller::CallerContext,
     chat_reply::ChatReply,
     conversations::history::{ConversationId, History, StoredConversation, TurnStorage, UserName},
     models::{Message, ModelError, ModelRequest, ToolCall},
+    parking::{
+        CallProgress, Claim, ClaimedTurn, DecisionError, Decisions, ParkedReply, ParkedTurn, Progress, RENEWAL, Ruling,
+        StoppedTurn, WaitingTurn, sort_results,
+    },
     tools::Consent,
     turn::{TurnLoop, TurnOutcome},
     turn_event::TurnEvent,
@@ -24,24 +23,6 @@ use crate::{
 
 /// Answer to the model for a call of which nobody knows whether it was sent.
 const UNKNOWN_EFFECT: &str = "the runtime died while it ran: its effect is unknown";
-
-/// Turn of an agent that stops at calls that wait.
-pub(crate) struct StoppedTurn<'a> {
-    /// Conversation of the turn.
-    pub(crate) conversation: &'a ConversationId,
-    /// Title of the conversation that the turn begins.
-    pub(crate) title: Option<&'a str>,
-    /// Request with all messages so far.
-    pub(crate) request: &'a ModelRequest,
-    /// Number of the request's first messages that are not part of the turn.
-    pub(crate) earlier: usize,
-    /// Number of tool turns that are left.
-    pub(crate) tool_turns: usize,
-    /// All text of the model so far.
-    pub(crate) text: &'a str,
-    /// Calls that wait.
-    pub(crate) calls: &'a [ToolCall],
-}
 
 /// Turn that was continued up to its end, or to further calls that wait.
 struct ContinuedTurn {
@@ -280,15 +261,4 @@ impl Agent {
     async fn record(&self, claim: &Claim, progress: &Progress) -> Result<(), TurnError> {
         if self.parked.record(claim, progress).await? { Ok(()) } else { Err(TurnError::ClaimLost) }
     }
-}
-
-/// Puts the results at the end into the order of their calls, which some providers expect.
-pub(crate) fn sort_results(messages: &mut [Arc<Message>]) {
-    let is_result = |message: &Arc<Message>| matches!(**message, Message::ToolResult { .. });
-    let begin = messages.iter().rposition(|message| !is_result(message)).map_or(0, |last| last + 1);
-    let (before, results) = messages.split_at_mut(begin);
-    results.sort_by_key(|result| {
-        let Message::ToolResult { id, .. } = &**result else { return None };
-        before.iter().rposition(|call| matches!(&**call, Message::Call(call) if call.id == *id))
-    });
 }
