@@ -165,9 +165,9 @@ impl Agent {
                 text: &reply.reply,
                 calls: &outcome.waiting,
             };
-            let turn = self.parked_turn(&stopped);
-            let expires = self.parked.park_again(&claim, &turn).await?.ok_or(TurnError::ClaimLost)?;
-            reply.park(ParkedReply::new(&claim.task, &turn, expires), tokens).await;
+            let (task, turn) = (ConversationId::random()?, self.parked_turn(&stopped));
+            let expires = self.parked.park_again(&claim, &task, &turn).await?.ok_or(TurnError::ClaimLost)?;
+            reply.park(ParkedReply::new(task.as_str(), &turn, expires), tokens).await;
             return Ok(reply);
         }
         let messages = request.messages.split_off(earlier);

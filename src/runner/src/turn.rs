@@ -4,6 +4,7 @@
 //! answers with text only, has used up its tool turns, or has spent the tokens of the request's budget.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +12,8 @@ use futures::StreamExt;
 use telemetry::semconv::RECIF_TOOL_TURNS;
 use tokio::sync::mpsc::Sender;
 
-use super::models::{Answerer, Chunk, Message, Model, ModelError, ModelRequest, ToolCall, Usage};
+use super::conversations::history::ConversationId;
+use super::models::{Answerer, Chunk, Message, Model, ModelError, ModelErrorKind, ModelRequest, ToolCall, Usage};
 use super::tools::{Consent, Toolbox};
 use super::traces::ActiveSpan;
 use super::turn_event::TurnEvent;
@@ -141,12 +143,11 @@ impl TurnLoop<'_> {
             }
             *tool_turns -= 1;
             outcome.tool_turns += 1;
+            rename_repeated(&request.messages, &mut calls)?;
             // Providers require all calls of one answer before the first result.
             request.messages.extend(calls.iter().cloned().map(|call| Arc::new(Message::Call(call))));
             for call in calls {
-                // A decision names each call by its id.
-                let is_named = outcome.waiting.iter().all(|other| other.id != call.id);
-                if self.may_wait && is_named && self.tools.patience(&call).is_some() {
+                if self.may_wait && self.tools.patience(&call).is_some() {
                     outcome.waiting.push(call);
                     continue;
                 }
@@ -187,4 +188,24 @@ impl TurnLoop<'_> {
             let _ = tokens.send(event).await;
         }
     }
+}
+
+/// Gives a random id to each call that has the id of an earlier one: some providers count anew in each answer, and a decision names a
+/// call by its id.
+fn rename_repeated(earlier: &[Arc<Message>], calls: &mut [ToolCall]) -> Result<(), ModelError> {
+    let id = |message: &Arc<Message>| match &**message {
+        Message::Call(call) => Some(call.id.clone()),
+        _ => None,
+    };
+    let mut known: HashSet<String> = earlier.iter().filter_map(id).collect();
+    for call in calls {
+        if !known.insert(call.id.clone()) {
+            let random = ConversationId::random().map_err(|error| {
+                let text = format!("the system has no random numbers to name a call with: {error}");
+                ModelError::new(ModelErrorKind::Unavailable, text)
+            })?;
+            call.id = random.to_string();
+        }
+    }
+    Ok(())
 }

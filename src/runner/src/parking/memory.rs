@@ -20,8 +20,6 @@ pub(crate) struct ParkedInMemory(HashMap<String, Entry>);
 struct Entry {
     owner: String,
     turn: ParkedTurn,
-    /// Number of times that the turn was parked.
-    round: i64,
     ruling: Option<Ruling>,
     progress: Progress,
     /// Token of the last claim.
@@ -33,6 +31,12 @@ struct Entry {
 }
 
 impl Entry {
+    fn new(owner: String, turn: ParkedTurn, now: Instant) -> Self {
+        let expires = expiry(&turn, now);
+        let (ruling, progress, token, claimed_until) = Default::default();
+        Self { owner, turn, ruling, progress, token, claimed_until, expires }
+    }
+
     fn is_expired(&self, now: Instant) -> bool {
         self.expires.0 <= now
     }
@@ -62,19 +66,10 @@ impl ParkedInMemory {
         if is_full(self.0.len(), MOST) || is_full(own, MOST_OF_USER) {
             return None;
         }
-        let expires = expiry(&turn, now);
-        let entry = Entry {
-            owner,
-            turn,
-            round: 1,
-            ruling: None,
-            progress: Progress::new(),
-            token: String::new(),
-            claimed_until: None,
-            expires,
-        };
+        let entry = Entry::new(owner, turn, now);
+        let expires = entry.expires.1;
         self.0.insert(task.to_owned(), entry);
-        Some(expires.1)
+        Some(expires)
     }
 
     /// Implements [`super::ParkedTurns::waiting`].
@@ -90,7 +85,6 @@ impl ParkedInMemory {
         let entry = self.0.get(task).filter(|entry| entry.owner == owner)?;
         Some(FoundTurn {
             turn: entry.turn.clone(),
-            round: entry.round,
             ruling: entry.ruling.clone(),
             is_expired: entry.is_expired(now),
             expires: entry.expires.1,
@@ -98,15 +92,8 @@ impl ParkedInMemory {
     }
 
     /// Rules on a turn that waits, or that this ruling is known of, and claims it.
-    pub(super) fn rule(
-        &mut self,
-        claim: &Claim,
-        owner: &str,
-        round: i64,
-        ruling: &Ruling,
-        now: Instant,
-    ) -> Option<ClaimedTurn> {
-        let entry = self.0.get_mut(&claim.task).filter(|entry| entry.owner == owner && entry.round == round)?;
+    pub(super) fn rule(&mut self, claim: &Claim, owner: &str, ruling: &Ruling, now: Instant) -> Option<ClaimedTurn> {
+        let entry = self.0.get_mut(&claim.task).filter(|entry| entry.owner == owner)?;
         let may_rule = match &entry.ruling {
             None => !entry.is_expired(now),
             Some(before) => before == ruling && !entry.is_claimed(now),
@@ -139,14 +126,19 @@ impl ParkedInMemory {
     }
 
     /// Implements [`super::ParkedTurns::park_again`].
-    pub(super) fn park_again(&mut self, claim: &Claim, turn: ParkedTurn, now: Instant) -> Option<Timestamp> {
-        let entry = self.claimed(claim)?;
-        (entry.ruling, entry.claimed_until, entry.expires) = (None, None, expiry(&turn, now));
-        entry.progress.clear();
-        entry.token.clear();
-        entry.turn = turn;
-        entry.round += 1;
-        Some(entry.expires.1)
+    pub(super) fn park_again(
+        &mut self,
+        claim: &Claim,
+        task: &str,
+        turn: ParkedTurn,
+        now: Instant,
+    ) -> Option<Timestamp> {
+        let owner = self.claimed(claim)?.owner.clone();
+        self.0.remove(&claim.task);
+        let entry = Entry::new(owner, turn, now);
+        let expires = entry.expires.1;
+        self.0.insert(task.to_owned(), entry);
+        Some(expires)
     }
 
     /// Implements [`super::ParkedTurns::forget`].

@@ -153,8 +153,8 @@ impl ParkedTurns {
         }
         let claim = Claim::new(task)?;
         let claimed = match self {
-            Self::Memory(memory) => lock(memory).rule(&claim, &owner, found.round, &ruling, Instant::now()),
-            Self::Postgres(rows) => rows.rule(&claim, &owner, found.round, &ruling).await?,
+            Self::Memory(memory) => lock(memory).rule(&claim, &owner, &ruling, Instant::now()),
+            Self::Postgres(rows) => rows.rule(&claim, &owner, &ruling).await?,
         };
         match claimed {
             Some(claimed) => Ok(claimed),
@@ -203,18 +203,20 @@ impl ParkedTurns {
         }
     }
 
-    /// Parks a claimed turn anew, for further calls, and returns when it expires; `None` when the claim is lost.
+    /// Parks a claimed turn anew as another task, for further calls, and returns when it expires; `None` when the claim is lost. The
+    /// task before is unknown from then on, so that a decision on it, sent late or again, decides nothing.
     ///
     /// # Errors
     /// The database did not take it.
     pub(super) async fn park_again(
         &self,
         claim: &Claim,
+        task: &ConversationId,
         turn: &ParkedTurn,
     ) -> Result<Option<Timestamp>, DatabaseError> {
         match self {
-            Self::Memory(memory) => Ok(lock(memory).park_again(claim, turn.clone(), Instant::now())),
-            Self::Postgres(rows) => rows.park_again(claim, turn).await,
+            Self::Memory(memory) => Ok(lock(memory).park_again(claim, task.as_str(), turn.clone(), Instant::now())),
+            Self::Postgres(rows) => rows.park_again(claim, task.as_str(), turn).await,
         }
     }
 

@@ -23,7 +23,6 @@ CREATE TABLE IF NOT EXISTS recif_parked (
     owner text NOT NULL,
     turn text NOT NULL,
     needs_caller boolean NOT NULL,
-    round bigint NOT NULL DEFAULT 1,
     ruling text,
     progress text NOT NULL DEFAULT '{}',
     claim text NOT NULL DEFAULT '',
@@ -96,7 +95,7 @@ impl ParkedRows {
     pub(super) async fn find(&self, task: &str, owner: &str) -> Result<Option<FoundTurn>, DatabaseError> {
         let read = || async {
             let row = sqlx::query(
-                "SELECT turn, round, ruling, expires_at <= now() AS expired, \
+                "SELECT turn, ruling, expires_at <= now() AS expired, \
                      (extract(epoch FROM expires_at) * 1000000)::bigint AS expires FROM recif_parked \
                  WHERE namespace = $1 AND agent = $2 AND task = $3 AND owner = $4",
             );
@@ -107,7 +106,6 @@ impl ParkedRows {
         let Some(turn) = read_json(&row, "turn")? else { return Ok(None) };
         Ok(Some(FoundTurn {
             turn,
-            round: row.try_get("round")?,
             ruling: read_json(&row, "ruling")?,
             is_expired: row.try_get("expired")?,
             expires: time(row.try_get("expires")?),
@@ -119,19 +117,18 @@ impl ParkedRows {
         &self,
         claim: &Claim,
         owner: &str,
-        round: i64,
         ruling: &Ruling,
     ) -> Result<Option<ClaimedTurn>, DatabaseError> {
         let text = json(ruling)?;
         let write = || async {
             let row = sqlx::query(
-                "UPDATE recif_parked SET ruling = $6, claim = $7, claimed_until = now() + make_interval(secs => $8) \
-                 WHERE namespace = $1 AND agent = $2 AND task = $3 AND owner = $4 AND round = $5 \
-                     AND (ruling IS NULL AND expires_at > now() OR ruling = $6 AND claimed_until < now()) \
+                "UPDATE recif_parked SET ruling = $5, claim = $6, claimed_until = now() + make_interval(secs => $7) \
+                 WHERE namespace = $1 AND agent = $2 AND task = $3 AND owner = $4 \
+                     AND (ruling IS NULL AND expires_at > now() OR ruling = $5 AND claimed_until < now()) \
                  RETURNING task, owner, turn, ruling, progress",
             );
             let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(&claim.task).bind(owner);
-            let row = row.bind(round).bind(&text).bind(&claim.token).bind(CLAIM.as_secs_f64());
+            let row = row.bind(&text).bind(&claim.token).bind(CLAIM.as_secs_f64());
             row.fetch_optional(self.scope.database.pool()).await
         };
         match self.run_query(write).await? {
@@ -196,18 +193,20 @@ impl ParkedRows {
     pub(super) async fn park_again(
         &self,
         claim: &Claim,
+        task: &str,
         turn: &ParkedTurn,
     ) -> Result<Option<Timestamp>, DatabaseError> {
         let text = json(turn)?;
         let write = || async {
             let row = sqlx::query_scalar::<_, i64>(
-                "UPDATE recif_parked SET turn = $5, needs_caller = $6, expires_at = now() + make_interval(secs => $7), \
-                     round = round + 1, ruling = NULL, progress = '{}', claim = '', claimed_until = 'epoch' \
+                "UPDATE recif_parked SET task = $8, turn = $5, needs_caller = $6, \
+                     expires_at = now() + make_interval(secs => $7), \
+                     ruling = NULL, progress = '{}', claim = '', claimed_until = 'epoch' \
                  WHERE namespace = $1 AND agent = $2 AND task = $3 AND claim = $4 \
                  RETURNING (extract(epoch FROM expires_at) * 1000000)::bigint",
             );
             let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(&claim.task).bind(&claim.token);
-            let row = row.bind(&text).bind(turn.needs_caller).bind(seconds(turn));
+            let row = row.bind(&text).bind(turn.needs_caller).bind(seconds(turn)).bind(task);
             row.fetch_optional(self.scope.database.pool()).await
         };
         Ok(self.run_query(write).await?.map(time))

@@ -63,9 +63,16 @@ async fn a_turn_is_decided_once_by_its_own_user() {
         assert!(parked.renew(&claimed.claim).await.unwrap());
         assert!(parked.claim_due().await.unwrap().is_none(), "it is claimed, and needs its caller");
 
-        assert!(parked.park_again(&claimed.claim, &turn(60, true)).await.unwrap().is_some());
+        assert!(parked.park_again(&claimed.claim, &id("u"), &turn(60, true)).await.unwrap().is_some());
         assert!(!parked.renew(&claimed.claim).await.unwrap(), "the claim ended");
-        assert!(parked.decide("t", &ada, decisions(false)).await.is_ok(), "further calls wait for a decision of their own");
+        for again in [decisions(true), decisions(false)] {
+            let refused = parked.decide("t", &ada, again).await.unwrap_err();
+            assert!(matches!(refused, DecisionError::UnknownTask(_)), "{refused}");
+        }
+        assert!(
+            parked.decide("u", &ada, decisions(false)).await.is_ok(),
+            "further calls wait for a decision of their own"
+        );
     }
 }
 
@@ -99,13 +106,11 @@ async fn who_lost_the_claim_writes_nothing() {
 
     assert!(!parked.renew(&stopped).await.unwrap());
     assert!(!parked.record(&stopped, &Progress::new()).await.unwrap());
-    assert!(parked.park_again(&stopped, &turn(60, false)).await.unwrap().is_none());
+    assert!(parked.park_again(&stopped, &id("u"), &turn(60, false)).await.unwrap().is_none());
     let messages = || vec![Arc::new(Message::user("pay")), Arc::new(Message::Assistant("paid".into()))];
-    for (claim, expected) in [
-        (&stopped, TurnStorage::Overtaken),
-        (&next.claim, TurnStorage::Stored),
-        (&next.claim, TurnStorage::Overtaken),
-    ] {
+    for (claim, expected) in
+        [(&stopped, TurnStorage::Overtaken), (&next.claim, TurnStorage::Stored), (&next.claim, TurnStorage::Overtaken)]
+    {
         let stored = conversations.add_claimed(claim, &id("talk"), &user, messages(), None).await.unwrap();
         assert_eq!(stored, expected);
     }

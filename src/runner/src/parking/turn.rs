@@ -91,8 +91,6 @@ pub(crate) struct ClaimedTurn {
 /// Turn that a user asks for, before it is decided.
 pub(super) struct FoundTurn {
     pub(super) turn: ParkedTurn,
-    /// Number of times that it was parked.
-    pub(super) round: i64,
     pub(super) ruling: Option<Ruling>,
     pub(super) is_expired: bool,
     pub(super) expires: Timestamp,

@@ -20,7 +20,7 @@ use super::Runner;
 const SOON: Duration = Duration::from_secs(30);
 
 /// Bank that counts payments.
-struct Bank {
+pub(super) struct Bank {
     url: String,
     payments: Arc<AtomicUsize>,
     /// Idempotency-Key of the last payment.
@@ -28,7 +28,7 @@ struct Bank {
 }
 
 impl Bank {
-    async fn open() -> Self {
+    pub(super) async fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, payments, key) = (listener.local_addr().unwrap(), Arc::default(), Arc::default());
         let (counter, last): (Arc<AtomicUsize>, Arc<Mutex<Option<String>>>) = (Arc::clone(&payments), Arc::clone(&key));
@@ -42,17 +42,17 @@ impl Bank {
         Self { url: format!("http://{address}/"), payments, key }
     }
 
-    fn payments(&self) -> usize {
+    pub(super) fn payments(&self) -> usize {
         self.payments.load(Ordering::SeqCst)
     }
 
-    fn last_key(&self) -> Option<String> {
+    pub(super) fn last_key(&self) -> Option<String> {
         self.key.lock().unwrap().clone()
     }
 
     /// Returns the tools `free`, whose calls wait for nobody, `pay`, `set`, whose calls may be repeated, `hasty`, whose calls wait for a
     /// second, and `audit`, whose calls another person has to approve.
-    fn tools(&self) -> Value {
+    pub(super) fn tools(&self) -> Value {
         let tool = |name: &str, approval: Value| {
             let parameters = json!([{"name": "euros", "type": "integer"}]);
             let mut tool = json!({"name": name, "type": "http", "method": "POST", "endpoint": self.url});
@@ -70,11 +70,19 @@ impl Bank {
     }
 
     /// Starts an agent with these tools, and conversations in a database if there is one.
-    async fn agent(&self, server: Option<&PostgresServer>) -> Runner {
-        let mut variables = vec![("CORAIL_TOOLS", self.tools().to_string()), ("CORAIL_AGENT_NAME", "shop".into())];
-        if let Some(server) = server {
-            let more = [("CORAIL_STORAGE", "postgresql".into()), ("CORAIL_DATABASE_URL", server.url("postgres"))];
-            variables.extend(more);
+    pub(super) async fn agent(&self, server: Option<&PostgresServer>) -> Runner {
+        match server {
+            None => self.agent_with(&[]).await,
+            Some(server) => self.agent_with(&database(&server.url("postgres"))).await,
+        }
+    }
+
+    /// Starts an agent with these tools and these further variables.
+    pub(super) async fn agent_with(&self, more: &[(&'static str, String)]) -> Runner {
+        let mut variables = vec![("CORAIL_AGENT_NAME", "shop".into()), ("CORAIL_TOOLS", self.tools().to_string())];
+        for (name, value) in more {
+            variables.retain(|(known, _)| known != name);
+            variables.push((*name, value.clone()));
         }
         let runner = Runner::with(&variables).await;
         // Creates the tables.
@@ -85,13 +93,13 @@ impl Bank {
 
 impl Runner {
     /// Sends a message of this user.
-    async fn chat_as(&self, user: &str, message: &str) -> (u16, Value) {
+    pub(super) async fn chat_as(&self, user: &str, message: &str) -> (u16, Value) {
         let request = self.client.post(self.url("/chat")).header("x-recif-user", user);
         answer(request.body(json!({ "message": message }).to_string())).await
     }
 
     /// Sends a decision of this user; an empty name is none.
-    async fn decide(&self, user: &str, task: &Value, approvals: Value) -> (u16, Value) {
+    pub(super) async fn decide(&self, user: &str, task: &Value, approvals: Value) -> (u16, Value) {
         let mut request = self.client.post(self.url(&format!("/approvals/{}", task.as_str().unwrap())));
         if !user.is_empty() {
             request = request.header("x-recif-user", user);
@@ -100,16 +108,21 @@ impl Runner {
     }
 }
 
-async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
+pub(super) async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
     let response = request.send().await.unwrap();
     (response.status().as_u16(), serde_json::from_slice(&response.bytes().await.unwrap()).unwrap())
 }
 
-fn approve(id: &str) -> Value {
+/// Returns the variables for conversations in this database.
+pub(super) fn database(url: &str) -> [(&'static str, String); 2] {
+    [("CORAIL_STORAGE", "postgresql".into()), ("CORAIL_DATABASE_URL", url.to_owned())]
+}
+
+pub(super) fn approve(id: &str) -> Value {
     json!([{"id": id, "approved": true}])
 }
 
-fn reject(id: &str, reason: &str) -> Value {
+pub(super) fn reject(id: &str, reason: &str) -> Value {
     json!([{"id": id, "approved": false, "rejection_reason": reason}])
 }
 
