@@ -43,7 +43,7 @@ pub struct ApproveArgs {
     /// Reject all calls
     #[arg(long, requires = "task", conflicts_with = "id")]
     reject: bool,
-    /// Reason of the rejection, for the model
+    /// Reason of the rejection, for the model; with --reject or --id
     #[arg(long, value_name = "TEXT", requires = "task")]
     reason: Option<String>,
     /// Decide without being asked
@@ -149,6 +149,10 @@ fn decisions(
     reject: bool,
     reason: Option<&str>,
 ) -> Result<Vec<Value>, CliError> {
+    if reason.is_some() && !reject && ids.is_empty() {
+        let why = "--reason is for calls that are rejected: say --reject, or --id for those to approve";
+        return Err(CliError::Usage(why.into()));
+    }
     if let Some(unknown) = ids.iter().find(|id| !calls.iter().any(|call| call.id == **id)) {
         return Err(CliError::Usage(format!("no call {unknown} waits in this task")));
     }
@@ -203,6 +207,8 @@ mod tests {
         assert_eq!(decided(&[], true, None).unwrap(), json!([rejected("1"), rejected("2")]));
         let with_reason = |id: &str| json!({ "id": id, "approved": false, "rejection_reason": "too much" });
         assert_eq!(decided(&["1"], false, Some("too much")).unwrap(), json!([approved("1"), with_reason("2")]));
+        let unclear = decided(&[], false, Some("too much")).unwrap_err().to_string();
+        assert!(unclear.contains("say --reject"), "{unclear}");
         assert_eq!(decided(&["3"], false, None).unwrap_err().to_string(), "no call 3 waits in this task");
     }
 }
