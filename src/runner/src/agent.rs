@@ -1,8 +1,9 @@
 //! Runs one turn of a conversation: from a user's message to the model's answer.
 //!
-//! Only a finished turn is stored: one that fails, or whose client disconnects, leaves the conversation unchanged.
+//! Only a finished turn is stored: one that fails, whose client disconnects, or that [waits](super::parking) leaves the conversation
+//! unchanged.
 
-use std::{mem, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use crds::usage::Purpose;
 use serde_json::{Map, Value};
@@ -19,8 +20,8 @@ use super::{
         history::{ConversationId, History, StoredConversation, TurnStorage, UserName},
     },
     database::{DatabaseError, DatabaseScope},
-    models::{self, Http, Message, Model, ModelError, ModelRequest, OutputFormat, ToolCall},
-    parking::{ParkedTurns, StoppedTurn, sort_results},
+    models::{self, Http, Message, Model, ModelError, ModelRequest, OutputFormat},
+    parking::{OpenTurn, ParkedTurns},
     tools::Toolbox,
     turn::{self, TOOL_TURNS, TurnOutcome},
     turn_event::TurnEvent,
@@ -93,8 +94,11 @@ pub(super) enum TurnError {
     )]
     Overtaken,
     /// The first turn of the conversation is parked.
-    #[error("the turn before waits for you: approve or reject its calls first")]
+    #[error("the turn before is not over: approve or reject its calls, or wait until it has gone on")]
     Waits,
+    /// This process ends, and has given the turn back.
+    #[error("this replica ends, and the turn goes on at another one: send the decision again")]
+    Draining,
     /// Another process has claimed the turn.
     #[error("another replica goes on with this turn: its answer will be in the conversation")]
     ClaimLost,
@@ -178,7 +182,7 @@ impl Agent {
                 History::Unknown if may_begin => (id, Vec::new()),
                 History::Unknown => {
                     // It is stored once its first turn has ended.
-                    let waits = self.asks_callers() && self.is_waiting(&id, &caller.user).await?;
+                    let waits = self.parked.is_open(&id, &caller.user).await?;
                     return Err(if waits { TurnError::Waits } else { TurnError::NoConversation(id) });
                 }
                 History::Foreign => return Err(TurnError::NoConversation(id)),
@@ -204,7 +208,17 @@ impl Agent {
         let before = messages.len();
         messages.push(Arc::new(Message::user(message.as_str())));
 
-        let mut request = self.request(messages);
+        let mut turn = OpenTurn {
+            conversation: id,
+            title: None,
+            request: self.request(messages),
+            earlier: before,
+            tool_turns: TOOL_TURNS,
+            text: String::new(),
+            round: 0,
+        };
+        // A call that could not wait must not be found out after others were made.
+        let may_wait = may_wait && self.can_park().await;
         // The title is generated concurrently; a turn that fails does not wait for it.
         let title = async {
             if before > 0 {
@@ -213,8 +227,7 @@ impl Agent {
             let account = caller.account.clone().with_purpose(Purpose::Title);
             Ok(Some(self.background.title(&message, caller.key.clone(), account).await))
         };
-        let mut tool_turns = TOOL_TURNS;
-        let answer = self.converse(&caller, &mut request, tokens, &mut tool_turns, may_wait);
+        let answer = self.converse(&caller, &mut turn.request, tokens, &mut turn.tool_turns, may_wait);
         let (mut outcome, title) = match futures::try_join!(answer, title) {
             Ok(both) => both,
             Err(error) => {
@@ -222,38 +235,20 @@ impl Agent {
                 return Err(error.into());
             }
         };
-        let mut parked = None;
-        let calls = mem::take(&mut outcome.waiting);
-        if !calls.is_empty() {
-            let stopped = StoppedTurn {
-                conversation: &id,
-                title: title.as_deref(),
-                request: &request,
-                earlier: before,
-                tool_turns,
-                text: &outcome.text,
-                calls: &calls,
-            };
-            parked = self.park(&caller.user, &stopped).await?;
-            if parked.is_none() {
-                request.messages.extend(calls.into_iter().map(|call| Arc::new(refusal(call))));
-                sort_results(&mut request.messages);
-                let further = self.converse(&caller, &mut request, tokens, &mut tool_turns, false).await?;
-                outcome.text.push_str(&further.text);
-                outcome.add(further);
-            }
-        }
+        turn.title = title;
+        let parked = self.park(&caller, &mut turn, None, &mut outcome, tokens).await?;
         span.end_turn(Ok(&outcome));
+        let OpenTurn { conversation, title, mut request, .. } = turn;
         let TurnOutcome { text, answerers, .. } = outcome;
-        let conversation_id = id.to_string();
-        let mut reply = ChatReply { reply: text, conversation_id, title, answerers, parked: None };
+        let mut reply =
+            ChatReply { reply: text, conversation_id: conversation.to_string(), title, answerers, parked: None };
         if let Some(parked) = parked {
             reply.park(parked, tokens).await;
             return Ok(reply);
         }
-        let turn = request.messages.split_off(before);
-        if !self.conversations.add(&id, &caller.user, turn, reply.title.as_deref()).await? {
-            return Err(TurnError::NoConversation(id));
+        let messages = request.messages.split_off(before);
+        if !self.conversations.add(&conversation, &caller.user, messages, reply.title.as_deref()).await? {
+            return Err(TurnError::NoConversation(conversation));
         }
         Ok(reply)
     }
@@ -356,19 +351,17 @@ impl Agent {
         self.model.failure()
     }
 
-    /// Checks that conversations can be read and written.
+    /// Checks that conversations can be read and written, and that turns can wait where tools ask.
     ///
     /// # Errors
     /// The reason why not, as a sentence for `/readyz`.
     pub(super) async fn check(&self) -> Result<(), String> {
-        self.conversations.check().await.map_err(|error| format!("conversations: {error}"))
+        self.conversations.check().await.map_err(|error| format!("conversations: {error}"))?;
+        if self.asks_callers() {
+            self.parked.check().await.map_err(|error| format!("turns that wait for a person: {error}"))?;
+        }
+        Ok(())
     }
-}
-
-/// Returns the result of a call that cannot wait.
-fn refusal(call: ToolCall) -> Message {
-    let why = "refused: a person has to approve this call, and too many calls wait already";
-    Message::ToolResult { id: call.id, name: call.name, outcome: Err(why.into()) }
 }
 
 /// Access log: one line per turn, written on drop, so also for a canceled turn. It holds no message text.

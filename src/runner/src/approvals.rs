@@ -7,11 +7,15 @@
 //! | `POST /approvals/{task}` `{"approvals": [{id, approved, rejection_reason?}]}` | as of `POST /chat`, once the turn has gone on |
 //!
 //! 400 is for a decision that does not name each call that waits once, 404 for an unknown task or one of another user, 409 for one that
-//! was decided before or has expired. The same decision again goes on with a turn whose process died meanwhile.
+//! was decided before or has expired, 503 where this process ends before all calls were made. The same decision again goes on with a turn
+//! whose process died meanwhile.
 //!
 //! The turn goes on in a task of its own: a client that disconnects does not break off a call that is being made.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Json, Router,
@@ -22,22 +26,34 @@ use axum::{
     routing::get,
 };
 use serde_json::{Value, json};
-use tokio_util::task::TaskTracker;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{
     agent::Agent,
     caller::CallerContext,
     common_routes::{ErrorResponse, wants_events},
+    conversations::history::ConversationId,
     parking::{DecisionError, Decisions},
     sse,
+    turn_event::TurnEvent,
+    usage::UsageLedger,
 };
 
 /// Interval at which turns are looked for that no request continues.
 const SWEEP: Duration = Duration::from_secs(5);
+/// The same where no tool asks, so that only turns from before are left.
+const IDLE_SWEEP: Duration = Duration::from_secs(60);
+/// Interval at which turns are deleted that expired long ago.
+const CLEANUP: Duration = Duration::from_secs(3600);
 /// Most turns that one look continues.
 const MOST_AT_ONCE: usize = 8;
+/// Longest wait for a client that does not read the events of a turn that goes on.
+const UNREAD: Duration = Duration::from_secs(10);
 /// Error of a turn whose task ended.
 const CUT_OFF: &str = "the turn was cut off";
+/// Error for a client that did not read.
+const NOT_READ: &str = "the events of the turn were not read: its answer is in the conversation";
 
 /// State of the routes.
 #[derive(Clone)]
@@ -54,25 +70,54 @@ pub(super) fn routes(agent: Result<Arc<Agent>, String>, requests: TaskTracker) -
     routes.with_state(ApprovalRoutes { agent, requests })
 }
 
-/// Goes on with turns of the agent that are due and that no request continues, until the process drains.
-pub(super) fn sweep(agent: Arc<Agent>, requests: TaskTracker) {
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(SWEEP).await;
+/// Goes on with turns of the agent that are due and that no request continues, until the process drains or the handle is dropped; `None`
+/// where there can be none. `ledger` counts for their budgets.
+pub(super) fn sweep(agent: Arc<Agent>, ledger: UsageLedger, requests: TaskTracker) -> Option<AbortOnDropHandle<()>> {
+    let interval = match (agent.asks_callers(), agent.parked.is_shared()) {
+        (true, _) => SWEEP,
+        (false, true) => IDLE_SWEEP,
+        (false, false) => return None,
+    };
+    Some(AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut cleaned = None;
+        while !requests.is_closed() {
+            tokio::time::sleep(interval).await;
+            if cleaned.is_none_or(|last: Instant| last.elapsed() >= CLEANUP) {
+                cleaned = Some(Instant::now());
+                if let Err(error) = agent.parked.forget_old().await {
+                    tracing::debug!("turns that expired long ago were not deleted: {error}");
+                }
+            }
             for _ in 0..MOST_AT_ONCE {
                 if requests.is_closed() {
                     return;
                 }
-                let Some((claimed, caller)) = agent.claim_due().await else { break };
-                let agent = agent.clone();
+                let Some((claimed, caller)) = agent.claim_due(&ledger).await else { break };
+                let (agent, tracker) = (agent.clone(), requests.clone());
                 requests.spawn(async move {
-                    if let Err(error) = agent.resume(claimed, caller, None).await {
+                    if let Err(error) = agent.resume(claimed, caller, &tracker, None).await {
                         tracing::warn!("a parked turn did not go on: {error}");
                     }
                 });
             }
         }
-    });
+    })))
+}
+
+/// Passes the events of a turn on to its client, and reports whether all were read. The turn does not wait for a client that has
+/// stopped reading.
+async fn relay(mut events: Receiver<TurnEvent>, client: Sender<TurnEvent>) -> bool {
+    while let Some(event) = events.recv().await {
+        if !matches!(tokio::time::timeout(UNREAD, client.send(event)).await, Ok(Ok(()))) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Parses a task.
+fn task_id(task: &str) -> Result<ConversationId, DecisionError> {
+    ConversationId::parse(task).ok_or_else(|| DecisionError::unknown(task))
 }
 
 async fn list(State(app): State<ApprovalRoutes>, headers: HeaderMap) -> Result<Json<Value>, ErrorResponse> {
@@ -92,9 +137,10 @@ async fn show(
     headers: HeaderMap,
 ) -> Result<Response, ErrorResponse> {
     let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
-    match agent.waiting_for(&task, &CallerContext::user_of(&headers)).await? {
+    let task = task_id(&task)?;
+    match agent.waiting_for(task.as_str(), &CallerContext::user_of(&headers)).await? {
         Some(waiting) => Ok(Json(waiting).into_response()),
-        None => Err(DecisionError::unknown(&task).into()),
+        None => Err(DecisionError::unknown(task.as_str()).into()),
     }
 }
 
@@ -112,21 +158,23 @@ async fn decide(
         let form = r#"{"approvals": [{"id": "…", "approved": true}]}"#;
         ErrorResponse(StatusCode::BAD_REQUEST, format!("the body must be JSON like {form}: {error}"))
     })?;
-    let claimed = agent.decide(&task, &caller, decisions).await?;
-    let requests = app.requests;
+    let claimed = agent.decide(task_id(&task)?.as_str(), &caller, decisions).await?;
+    let (requests, tracker) = (app.requests.clone(), app.requests);
     if is_stream {
         let models = agent.models();
-        let response = sse::respond(&models, async move |tokens| {
-            let resumed = requests.spawn(async move { agent.resume(claimed, caller, Some(&tokens)).await });
-            match resumed.await {
-                Ok(Ok(reply)) => Ok(reply.done_event(&account)),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err(CUT_OFF.to_owned()),
+        let response = sse::respond(&models, async move |client| {
+            let (tokens, events) = mpsc::channel(16);
+            let resumed = requests.spawn(async move { agent.resume(claimed, caller, &tracker, Some(&tokens)).await });
+            match (relay(events, client).await, resumed.await) {
+                (true, Ok(Ok(reply))) => Ok(reply.done_event(&account)),
+                (false, Ok(Ok(_))) => Err(NOT_READ.to_owned()),
+                (_, Ok(Err(error))) => Err(error.to_string()),
+                (_, Err(_)) => Err(CUT_OFF.to_owned()),
             }
         });
         return Ok(response.await);
     }
-    let resumed = requests.spawn(async move { agent.resume(claimed, caller, None).await });
+    let resumed = requests.spawn(async move { agent.resume(claimed, caller, &tracker, None).await });
     let ended = resumed.await.map_err(|_| ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, CUT_OFF.into()))?;
     Ok(ended?.into_response())
 }
@@ -142,5 +190,21 @@ impl From<DecisionError> for ErrorResponse {
             DecisionError::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self(status, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_reading_delays_no_turn() {
+        let (tokens, events) = mpsc::channel(16);
+        let (client, _unread) = mpsc::channel(1);
+        for text in ["a", "b", "c"] {
+            tokens.send(TurnEvent::from(text)).await.unwrap();
+        }
+        assert!(!relay(events, client).await);
+        assert!(tokens.send("d".into()).await.is_err(), "the turn goes on without it");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | route | answer |
 //! |---|---|
-//! | `POST /chat` `{message, conversation_id?}` | `{reply, conversation_id, title?}`, or events when `Accept` has `text/event-stream`; 202 with `task` and `approval` for a turn that [waits](super::parking) |
+//! | `POST /chat` `{message, conversation_id?, may_wait?}` | `{reply, conversation_id, title?}`, or events when `Accept` has `text/event-stream`; 202 with `task` and `approval` for a turn that [waits](super::parking) |
 //! | `GET /approvals`, `GET` and `POST /approvals/{task}` | [what waits for the caller, and its decision](super::approvals) |
 //! | `GET /.well-known/agent-card.json`, `POST /` | [A2A](super::a2a) |
 //! | `GET /v1/models`, `POST /v1/chat/completions`, `POST /v1/responses` | [OpenAI's API](super::openai_api) |
@@ -62,6 +62,8 @@ pub(super) struct AgentApp {
 struct Chat {
     message: String,
     conversation_id: Option<String>,
+    /// False: refuse calls that the caller has to approve, because the caller is no person and cannot.
+    may_wait: Option<bool>,
 }
 
 impl AgentApp {
@@ -88,9 +90,8 @@ impl AgentApp {
         let model = self.agent.clone().map(named);
         let agent = self.agent.clone().ok();
         let a2a = A2a::new(&self.name, self.card.clone(), self.agent.clone(), self.requests.clone());
-        if let Some(agent) = agent.as_ref().filter(|agent| agent.asks_callers()) {
-            approvals::sweep(agent.clone(), self.requests.clone());
-        }
+        let ledger = self.metrics.usage.clone();
+        let sweep = agent.clone().and_then(|agent| approvals::sweep(agent, ledger, self.requests.clone()));
         let approvals = approvals::routes(self.agent.clone(), self.requests.clone());
         let routes = Router::new()
             .route("/chat", post(chat))
@@ -101,7 +102,7 @@ impl AgentApp {
             .merge(openai_api::routes(model));
         let service = shell.wrap(routes);
         let router = service.router.layer(middleware::from_fn_with_state(agent, add_model_failure));
-        RunnerService { router, ..service }
+        RunnerService { router, sweep, ..service }
     }
 }
 
@@ -139,7 +140,7 @@ impl From<TurnError> for ErrorResponse {
     fn from(error: TurnError) -> Self {
         let status = match &error {
             TurnError::Model(error) => error.response_status(),
-            TurnError::Conversations(_) => StatusCode::SERVICE_UNAVAILABLE,
+            TurnError::Conversations(_) | TurnError::Draining => StatusCode::SERVICE_UNAVAILABLE,
             TurnError::NoConversation(_) => StatusCode::NOT_FOUND,
             TurnError::Overtaken | TurnError::Waits | TurnError::ClaimLost => StatusCode::CONFLICT,
             TurnError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -162,5 +163,11 @@ fn read_turn(body: &[u8], caller: CallerContext) -> Result<ChatTurn, ErrorRespon
     };
     let conversation = chat.conversation_id.map(parse).transpose()?;
     let may_begin = conversation.as_ref().is_none_or(|id| !id.is_generated());
-    Ok(ChatTurn { caller, conversation, may_create: may_begin, may_wait: true, message: chat.message })
+    Ok(ChatTurn {
+        caller,
+        conversation,
+        may_create: may_begin,
+        may_wait: chat.may_wait.unwrap_or(true),
+        message: chat.message,
+    })
 }

@@ -151,6 +151,7 @@ impl TurnLoop<'_> {
                     outcome.waiting.push(call);
                     continue;
                 }
+                self.announce(&call).await;
                 let result = self.make_call(&call, Consent::Missing).await;
                 request.messages.push(Arc::new(Message::ToolResult { id: call.id, name: call.name, outcome: result }));
             }
@@ -160,9 +161,13 @@ impl TurnLoop<'_> {
         }
     }
 
+    /// Tells the receiver that a call begins.
+    pub(super) async fn announce(&self, call: &ToolCall) {
+        self.emit(TurnEvent::Call(call.clone())).await;
+    }
+
     /// Makes a call with this consent, and returns its result or the text of its error.
     pub(super) async fn make_call(&self, call: &ToolCall, consent: Consent<'_>) -> Result<String, String> {
-        self.emit(TurnEvent::Call(call.clone())).await;
         let began = Instant::now();
         let result = self.tools.execute(call, consent).await.map_err(|error| error.to_string());
         let (id, ok, took) = (call.id.clone(), result.is_ok(), began.elapsed());

@@ -108,7 +108,9 @@ impl From<TurnError> for CompletionError {
             TurnError::Model(error) => Self::Model(error),
             TurnError::NoConversation(_) => Self::NoConversation,
             TurnError::Overtaken | TurnError::Waits | TurnError::ClaimLost => Self::Conflict(error.to_string()),
-            TurnError::Random(_) | TurnError::Conversations(_) => Self::Unavailable(error.to_string()),
+            TurnError::Random(_) | TurnError::Conversations(_) | TurnError::Draining => {
+                Self::Unavailable(error.to_string())
+            }
         }
     }
 }

@@ -9,9 +9,12 @@ use jiff::Timestamp;
 
 use super::{
     rulings::Ruling,
-    turn::{CLAIM, Claim, ClaimedTurn, FoundTurn, MOST, MOST_OF_USER, ParkedTurn, Progress, WaitingTurn},
+    turn::{
+        CALLER_WAIT, CLAIM, Claim, ClaimedTurn, FoundTurn, MAX_MEMORY, MOST, MOST_OF_USER, ParkResult, ParkedTurn,
+        Progress, WaitingTurn,
+    },
 };
-use crate::conversations::history::user_of_column;
+use crate::conversations::history::{ConversationId, user_of_column};
 
 /// Parked turns of this process, by their tasks.
 #[derive(Default)]
@@ -20,8 +23,11 @@ pub(crate) struct ParkedInMemory(HashMap<String, Entry>);
 struct Entry {
     owner: String,
     turn: ParkedTurn,
+    /// Size of the turn.
+    bytes: usize,
     ruling: Option<Ruling>,
     progress: Progress,
+    attempts: i64,
     /// Token of the last claim.
     token: String,
     /// End of the last claim.
@@ -32,9 +38,9 @@ struct Entry {
 
 impl Entry {
     fn new(owner: String, turn: ParkedTurn, now: Instant) -> Self {
-        let expires = expiry(&turn, now);
-        let (ruling, progress, token, claimed_until) = Default::default();
-        Self { owner, turn, ruling, progress, token, claimed_until, expires }
+        let (bytes, expires) = (turn.bytes(), expiry(&turn, now));
+        let (ruling, progress, attempts, token, claimed_until) = Default::default();
+        Self { owner, turn, bytes, ruling, progress, attempts, token, claimed_until, expires }
     }
 
     fn is_expired(&self, now: Instant) -> bool {
@@ -45,31 +51,52 @@ impl Entry {
         self.claimed_until.is_some_and(|until| until >= now)
     }
 
-    fn claim(&mut self, claim: Claim, now: Instant) -> ClaimedTurn {
+    /// Reports whether the turn is to be continued without its caller, or ended.
+    fn is_due(&self, now: Instant) -> bool {
+        let is_over = match (self.turn.needs_caller, self.ruling.is_some()) {
+            (false, true) => true,
+            (true, true) => self.expires.0 + CALLER_WAIT <= now,
+            (_, false) => self.is_expired(now),
+        };
+        is_over && !self.is_claimed(now)
+    }
+
+    fn claim(&mut self, claim: Claim, is_swept: bool, now: Instant) -> ClaimedTurn {
         self.token.clone_from(&claim.token);
         self.claimed_until = Some(now + CLAIM);
+        self.attempts += 1;
         ClaimedTurn {
             claim,
             owner: user_of_column(&self.owner),
             turn: self.turn.clone(),
             ruling: self.ruling.clone(),
             progress: self.progress.clone(),
+            attempts: self.attempts,
+            is_swept,
         }
     }
 }
 
 impl ParkedInMemory {
     /// Implements [`super::ParkedTurns::park`].
-    pub(super) fn park(&mut self, task: &str, owner: String, turn: ParkedTurn, now: Instant) -> Option<Timestamp> {
+    pub(super) fn park(&mut self, task: &str, owner: String, turn: ParkedTurn, now: Instant) -> ParkResult {
         let is_full = |count: usize, most: i64| i64::try_from(count).unwrap_or(i64::MAX) >= most;
         let own = self.0.values().filter(|entry| entry.owner == owner).count();
         if is_full(self.0.len(), MOST) || is_full(own, MOST_OF_USER) {
-            return None;
+            return ParkResult::Full;
         }
-        let entry = Entry::new(owner, turn, now);
+        self.insert(task, Entry::new(owner, turn, now))
+    }
+
+    /// Adds an entry unless the turns were too large with it.
+    fn insert(&mut self, task: &str, entry: Entry) -> ParkResult {
+        let bytes: usize = self.0.values().map(|entry| entry.bytes).sum();
+        if bytes + entry.bytes > MAX_MEMORY {
+            return ParkResult::Full;
+        }
         let expires = entry.expires.1;
         self.0.insert(task.to_owned(), entry);
-        Some(expires)
+        ParkResult::Parked(expires)
     }
 
     /// Implements [`super::ParkedTurns::waiting`].
@@ -77,14 +104,23 @@ impl ParkedInMemory {
         let waits = |entry: &Entry| entry.owner == owner && entry.ruling.is_none() && !entry.is_expired(now);
         let mut found: Vec<_> = self.0.iter().filter(|(_, entry)| waits(entry)).collect();
         found.sort_by_key(|(_, entry)| entry.expires);
-        found.into_iter().map(|(task, entry)| WaitingTurn::new(task, &entry.turn, entry.expires.1)).collect()
+        let shown = |(task, Entry { turn, expires, .. }): (&String, &Entry)| {
+            WaitingTurn::new(task, turn.conversation.clone(), &turn.calls, expires.1)
+        };
+        found.into_iter().map(shown).collect()
     }
 
-    /// Returns a turn of this owner.
+    /// Implements [`super::ParkedTurns::is_open`].
+    pub(super) fn is_open(&self, conversation: &ConversationId, owner: &str) -> bool {
+        self.0.values().any(|entry| entry.owner == owner && entry.turn.conversation == *conversation)
+    }
+
+    /// Returns what is known of a turn of this owner.
     pub(super) fn find(&self, task: &str, owner: &str, now: Instant) -> Option<FoundTurn> {
         let entry = self.0.get(task).filter(|entry| entry.owner == owner)?;
         Some(FoundTurn {
-            turn: entry.turn.clone(),
+            conversation: entry.turn.conversation.clone(),
+            calls: entry.turn.calls.clone(),
             ruling: entry.ruling.clone(),
             is_expired: entry.is_expired(now),
             expires: entry.expires.1,
@@ -102,17 +138,13 @@ impl ParkedInMemory {
             return None;
         }
         entry.ruling = Some(ruling.clone());
-        Some(entry.claim(claim.clone(), now))
+        Some(entry.claim(claim.clone(), false, now))
     }
 
     /// Implements [`super::ParkedTurns::claim_due`].
     pub(super) fn claim_due(&mut self, token: &str, now: Instant) -> Option<ClaimedTurn> {
-        self.0.retain(|_, entry| !entry.turn.needs_caller || entry.is_claimed(now) || !entry.is_expired(now));
-        let is_due = |entry: &Entry| {
-            !entry.turn.needs_caller && !entry.is_claimed(now) && (entry.ruling.is_some() || entry.is_expired(now))
-        };
-        let (task, entry) = self.0.iter_mut().find(|(_, entry)| is_due(entry))?;
-        Some(entry.claim(Claim { task: task.clone(), token: token.to_owned() }, now))
+        let (task, entry) = self.0.iter_mut().find(|(_, entry)| entry.is_due(now))?;
+        Some(entry.claim(Claim { task: task.clone(), token: token.to_owned() }, true, now))
     }
 
     /// Implements [`super::ParkedTurns::renew`].
@@ -126,19 +158,13 @@ impl ParkedInMemory {
     }
 
     /// Implements [`super::ParkedTurns::park_again`].
-    pub(super) fn park_again(
-        &mut self,
-        claim: &Claim,
-        task: &str,
-        turn: ParkedTurn,
-        now: Instant,
-    ) -> Option<Timestamp> {
-        let owner = self.claimed(claim)?.owner.clone();
-        self.0.remove(&claim.task);
-        let entry = Entry::new(owner, turn, now);
-        let expires = entry.expires.1;
-        self.0.insert(task.to_owned(), entry);
-        Some(expires)
+    pub(super) fn park_again(&mut self, claim: &Claim, task: &str, turn: ParkedTurn, now: Instant) -> ParkResult {
+        let Some(owner) = self.claimed(claim).map(|entry| entry.owner.clone()) else { return ParkResult::ClaimLost };
+        let result = self.insert(task, Entry::new(owner, turn, now));
+        if matches!(result, ParkResult::Parked(_)) {
+            self.0.remove(&claim.task);
+        }
+        result
     }
 
     /// Implements [`super::ParkedTurns::forget`].

@@ -7,13 +7,15 @@
 //! |---|---|
 //! | waits: no ruling | the one decision ([`ParkedTurns::decide`]), or its expiry, after which nobody can decide |
 //! | ready: a ruling, or expired, and no claim | the process that claims it |
-//! | claimed, for 30 s, renewed every 10 s | the end of the turn, which deletes the row and adds the turn to its conversation in one transaction; further calls that wait; or a claim that was not renewed |
+//! | claimed, for 30 s, renewed every 10 s | the end of the turn, which deletes the row and adds the turn to its conversation in one transaction; further calls that wait, as another task; or a claim that was given back or not renewed |
 //!
 //! Every write of a claimed row names the claim, a random text, so that a process that was stopped and goes on writes nothing. An
 //! approved call is recorded as started before it is sent: whoever finds it started sends it again only if two have the effect of one, and
-//! else the model gets to know that its effect is unknown. So a turn ends once, and a call is sent at most once for each approval.
+//! else the model gets to know that its effect is unknown. So a turn ends once, and a call is sent at most once for each approval, but
+//! for those that have one effect however often they are sent.
 //!
-//! Headers and keys of callers are kept nowhere: a turn that needs them is continued only in a request of its own caller.
+//! Headers and keys of callers are kept nowhere: a turn that needs them is continued only in a request of its own caller. A turn whose
+//! caller does not come back, and one that broke off several times, is ended with a note, without its model and without further calls.
 
 mod memory;
 mod rows;
@@ -23,9 +25,11 @@ mod turn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use jiff::Timestamp;
-
-use self::{memory::ParkedInMemory, rows::ParkedRows, turn::FoundTurn};
+use self::{
+    memory::ParkedInMemory,
+    rows::ParkedRows,
+    turn::{FoundTurn, MAX_TURN},
+};
 use super::{
     conversations::history::{ConversationId, UserName, owner_column},
     database::{DatabaseError, DatabaseScope},
@@ -33,10 +37,10 @@ use super::{
 };
 
 pub(super) use self::{
-    rulings::{Decisions, Ruling},
+    rulings::Decisions,
     turn::{
-        CallProgress, Claim, ClaimedTurn, ParkedReply, ParkedTurn, Progress, RENEWAL, StoppedTurn, WaitingTurn,
-        sort_results,
+        CallProgress, Claim, ClaimedTurn, OpenTurn, ParkResult, ParkedReply, ParkedTurn, Progress, RENEWAL,
+        WaitingTurn, sort_results,
     },
 };
 
@@ -90,7 +94,23 @@ impl ParkedTurns {
         }
     }
 
-    /// Parks a turn of `user` and returns when it expires; `None` when too many are parked.
+    /// Checks that turns can be parked; in a database this makes the table.
+    ///
+    /// # Errors
+    /// The database cannot be queried, or its role may make no table.
+    pub(super) async fn check(&self) -> Result<(), DatabaseError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Postgres(rows) => rows.check().await,
+        }
+    }
+
+    /// Reports whether other processes can go on with the turns.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self, Self::Postgres(_))
+    }
+
+    /// Parks a turn of `user`.
     ///
     /// # Errors
     /// The database did not take it.
@@ -99,8 +119,11 @@ impl ParkedTurns {
         task: &ConversationId,
         user: &UserName,
         turn: &ParkedTurn,
-    ) -> Result<Option<Timestamp>, DatabaseError> {
+    ) -> Result<ParkResult, DatabaseError> {
         let owner = owner_column(user);
+        if turn.bytes() > MAX_TURN {
+            return Ok(ParkResult::Full);
+        }
         match self {
             Self::Memory(memory) => Ok(lock(memory).park(task.as_str(), owner, turn.clone(), Instant::now())),
             Self::Postgres(rows) => rows.park(task.as_str(), &owner, turn).await,
@@ -119,6 +142,18 @@ impl ParkedTurns {
         }
     }
 
+    /// Reports whether a turn of this conversation of `user` waits, or is decided and has not ended.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn is_open(&self, conversation: &ConversationId, user: &UserName) -> Result<bool, DatabaseError> {
+        let owner = owner_column(user);
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).is_open(conversation, &owner)),
+            Self::Postgres(rows) => rows.is_open(conversation, &owner).await,
+        }
+    }
+
     /// Returns the turn of this task, if it waits for a decision of `user`.
     ///
     /// # Errors
@@ -126,7 +161,7 @@ impl ParkedTurns {
     pub(super) async fn waiting_for(&self, task: &str, user: &UserName) -> Result<Option<WaitingTurn>, DatabaseError> {
         let found = self.find(task, &owner_column(user)).await?;
         let waits = found.filter(|found| found.ruling.is_none() && !found.is_expired);
-        Ok(waits.map(|found| WaitingTurn::new(task, &found.turn, found.expires)))
+        Ok(waits.map(|found| WaitingTurn::new(task, found.conversation, &found.calls, found.expires)))
     }
 
     /// Decides on all calls of a turn of `user` and claims it. The same decision again claims it too, as long as nobody continues it.
@@ -142,7 +177,7 @@ impl ParkedTurns {
         let owner = owner_column(user);
         let unknown = || DecisionError::unknown(task);
         let found = self.find(task, &owner).await?.ok_or_else(unknown)?;
-        let ruling = decisions.on(&found.turn.calls, &owner).map_err(DecisionError::Invalid)?;
+        let ruling = decisions.on(&found.calls, &owner).map_err(DecisionError::Invalid)?;
         if let Some(before) = &found.ruling
             && *before != ruling
         {
@@ -167,8 +202,8 @@ impl ParkedTurns {
         }
     }
 
-    /// Claims a turn that can be continued without its caller: one that is decided, or expired, and that no process continues. Turns
-    /// that expired and need their caller are deleted.
+    /// Claims a turn that no process continues and that is to go on without its caller: one that is decided, or expired. One that needs
+    /// its caller is to be ended: as it expires, or a day later where it was decided.
     ///
     /// # Errors
     /// The database cannot be queried.
@@ -203,8 +238,19 @@ impl ParkedTurns {
         }
     }
 
-    /// Parks a claimed turn anew as another task, for further calls, and returns when it expires; `None` when the claim is lost. The
-    /// task before is unknown from then on, so that a decision on it, sent late or again, decides nothing.
+    /// Gives a claim back, so that another process goes on with the turn.
+    ///
+    /// # Errors
+    /// The database did not take it: the claim ends by itself.
+    pub(super) async fn release(&self, claim: &Claim) -> Result<(), DatabaseError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Postgres(rows) => rows.release(claim).await,
+        }
+    }
+
+    /// Parks a claimed turn anew as another task, for further calls. The task before is unknown from then on, so that a decision on it,
+    /// sent late or again, decides nothing.
     ///
     /// # Errors
     /// The database did not take it.
@@ -213,19 +259,36 @@ impl ParkedTurns {
         claim: &Claim,
         task: &ConversationId,
         turn: &ParkedTurn,
-    ) -> Result<Option<Timestamp>, DatabaseError> {
+    ) -> Result<ParkResult, DatabaseError> {
+        if turn.bytes() > MAX_TURN {
+            return Ok(ParkResult::Full);
+        }
         match self {
             Self::Memory(memory) => Ok(lock(memory).park_again(claim, task.as_str(), turn.clone(), Instant::now())),
             Self::Postgres(rows) => rows.park_again(claim, task.as_str(), turn).await,
         }
     }
 
-    /// Forgets a claimed turn that is in memory; false when the claim is lost. In a database the transaction that adds the turn to its
+    /// Deletes a claimed turn; false when the claim is lost. At the end of a turn in a database, the transaction that adds it to its
     /// conversation does this.
-    pub(super) fn forget(&self, claim: &Claim) -> bool {
+    ///
+    /// # Errors
+    /// The database did not take it.
+    pub(super) async fn forget(&self, claim: &Claim) -> Result<bool, DatabaseError> {
         match self {
-            Self::Memory(memory) => lock(memory).forget(claim),
-            Self::Postgres(_) => true,
+            Self::Memory(memory) => Ok(lock(memory).forget(claim)),
+            Self::Postgres(rows) => rows.forget(claim).await,
+        }
+    }
+
+    /// Deletes the turns that expired longer ago than conversations are kept.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn forget_old(&self) -> Result<(), DatabaseError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Postgres(rows) => rows.forget_old().await,
         }
     }
 

@@ -74,6 +74,14 @@ impl Ruling {
         if self.by.is_empty() { String::new() } else { format!(" by {}", self.by) }
     }
 
+    /// Returns the names of the tools of the approved calls and of the rejected ones, for the log.
+    pub(crate) fn tool_names(&self, calls: &[ToolCall]) -> [String; 2] {
+        [true, false].map(|expected| {
+            let is_approved = |call: &&ToolCall| self.calls.get(&call.id) == Some(&CallRuling::Approved);
+            shown_names(calls.iter().filter(|call| is_approved(call) == expected))
+        })
+    }
+
     /// Checks that a call is approved.
     ///
     /// # Errors
@@ -86,4 +94,10 @@ impl Ruling {
             None => Err("nobody approved this call".into()),
         }
     }
+}
+
+/// Returns the names of the tools of calls for the log. They come from the model and may be of any length: each is cut.
+pub(super) fn shown_names<'a>(calls: impl Iterator<Item = &'a ToolCall>) -> String {
+    let names = calls.map(|call| call.name.chars().take(64).collect::<String>());
+    names.collect::<Vec<_>>().join(",")
 }

@@ -1,21 +1,34 @@
-//! Parked turns in memory and in PostgreSQL: claims, and what a lost claim can still do.
+//! Parked turns in memory and in PostgreSQL: claims, limits, and what a lost claim can still do.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::json;
-use sqlx::Executor;
+use sqlx::{Executor, Row, postgres::PgRow};
 use testing::postgres::PostgresServer;
 
-use super::*;
+use super::{
+    turn::{ForcedEnd, MAX_MEMORY, MOST_ATTEMPTS, MOST_OF_USER},
+    *,
+};
 use crate::{
     conversations::{Conversations, Storage, history::TurnStorage},
     database::Dsn,
     models::{Message, ToolCall},
+    usage::BudgetHeaders,
 };
 
 fn open(server: &PostgresServer) -> Conversations {
+    open_for(server, None)
+}
+
+/// Opens conversations that are kept for some days.
+fn open_for(server: &PostgresServer, days: Option<i32>) -> Conversations {
     let dsn = Dsn::parse(&server.url("postgres")).unwrap();
-    Conversations::open(&Storage::Postgres { dsn, namespace: "n".into(), days: None }, "a").unwrap()
+    Conversations::open(&Storage::Postgres { dsn, namespace: "n".into(), days }, "a").unwrap()
+}
+
+fn both(server: &PostgresServer) -> [ParkedTurns; 2] {
+    [ParkedTurns::open(None), ParkedTurns::open(open(server).database_scope())]
 }
 
 fn id(text: &str) -> ConversationId {
@@ -28,34 +41,51 @@ fn turn(patience: u64, needs_caller: bool) -> ParkedTurn {
         conversation: id("talk"),
         title: None,
         messages: vec![Message::user("pay\0"), Message::Call(call.clone())],
+        definitions: BTreeMap::from([("1".into(), "d".into())]),
         calls: vec![call],
         patience,
+        round: 1,
         tool_turns: 3,
         fallback: None,
         text: String::new(),
+        budgets: BudgetHeaders::default(),
         needs_caller,
     }
+}
+
+/// Returns a turn with a text of this many bytes.
+fn large(bytes: usize) -> ParkedTurn {
+    ParkedTurn { text: "x".repeat(bytes), ..turn(60, false) }
 }
 
 fn decisions(is_approved: bool) -> Decisions {
     serde_json::from_value(json!({"approvals": [{"id": "1", "approved": is_approved}]})).unwrap()
 }
 
+fn is_parked(result: Result<ParkResult, DatabaseError>) -> bool {
+    matches!(result.unwrap(), ParkResult::Parked(_))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_is_decided_once_by_its_own_user() {
     let server = PostgresServer::start().await;
     let (ada, bob): (UserName, UserName) = (Some("ada".into()), Some("bob".into()));
-    for parked in [ParkedTurns::open(None), ParkedTurns::open(open(&server).database_scope())] {
-        assert!(parked.park(&id("t"), &ada, &turn(60, true)).await.unwrap().is_some());
-        assert_eq!(parked.waiting(&ada).await.unwrap().len(), 1);
-        assert_eq!(parked.waiting(&bob).await.unwrap().len(), 0);
+    for parked in both(&server) {
+        assert!(!parked.is_open(&id("talk"), &ada).await.unwrap(), "there is no table yet");
+        assert!(is_parked(parked.park(&id("t"), &ada, &turn(60, true)).await));
+        for (user, expected) in [(&ada, 1), (&bob, 0)] {
+            assert_eq!(parked.waiting(user).await.unwrap().len(), expected);
+            assert_eq!(parked.is_open(&id("talk"), user).await.unwrap(), expected == 1);
+        }
         for user in [&bob, &None] {
             let refused = parked.decide("t", user, decisions(true)).await.unwrap_err();
             assert!(matches!(refused, DecisionError::UnknownTask(_)), "{refused}");
         }
         let claimed = parked.decide("t", &ada, decisions(true)).await.unwrap();
         assert_eq!((&claimed.owner, &claimed.turn), (&ada, &turn(60, true)));
+        assert_eq!((claimed.attempts, claimed.forced_end()), (1, None));
         assert_eq!(parked.waiting(&ada).await.unwrap().len(), 0);
+        assert!(parked.is_open(&id("talk"), &ada).await.unwrap(), "it has not ended");
         for again in [decisions(false), decisions(true)] {
             let refused = parked.decide("t", &ada, again).await.unwrap_err();
             assert_eq!(refused.to_string(), "already decided by ada");
@@ -63,33 +93,95 @@ async fn a_turn_is_decided_once_by_its_own_user() {
         assert!(parked.renew(&claimed.claim).await.unwrap());
         assert!(parked.claim_due().await.unwrap().is_none(), "it is claimed, and needs its caller");
 
-        assert!(parked.park_again(&claimed.claim, &id("u"), &turn(60, true)).await.unwrap().is_some());
+        assert!(is_parked(parked.park_again(&claimed.claim, &id("u"), &turn(60, true)).await));
         assert!(!parked.renew(&claimed.claim).await.unwrap(), "the claim ended");
         for again in [decisions(true), decisions(false)] {
             let refused = parked.decide("t", &ada, again).await.unwrap_err();
             assert!(matches!(refused, DecisionError::UnknownTask(_)), "{refused}");
         }
-        assert!(
-            parked.decide("u", &ada, decisions(false)).await.is_ok(),
-            "further calls wait for a decision of their own"
-        );
+        let further = parked.decide("u", &ada, decisions(false)).await.unwrap();
+        assert_eq!(further.attempts, 1, "further calls wait for a decision of their own");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_expires_is_continued_without_its_caller_or_forgotten() {
+async fn what_expires_is_continued_or_ended_without_its_caller() {
     let server = PostgresServer::start().await;
-    for parked in [ParkedTurns::open(None), ParkedTurns::open(open(&server).database_scope())] {
-        parked.park(&id("own"), &None, &turn(0, false)).await.unwrap();
-        parked.park(&id("callers"), &None, &turn(0, true)).await.unwrap();
-        let refused = parked.decide("own", &None, decisions(true)).await.unwrap_err();
-        assert!(matches!(refused, DecisionError::Expired), "{refused}");
-        let claimed = parked.claim_due().await.unwrap().unwrap();
-        assert_eq!((claimed.claim.task.as_str(), &claimed.ruling), ("own", &None));
-        assert!(parked.claim_due().await.unwrap().is_none());
-        let refused = parked.decide("callers", &None, decisions(true)).await.unwrap_err();
-        assert!(matches!(refused, DecisionError::UnknownTask(_)), "{refused}");
+    for parked in both(&server) {
+        for (task, needs_caller, forced) in [("own", false, None), ("callers", true, Some(ForcedEnd::NoCaller))] {
+            assert!(is_parked(parked.park(&id(task), &None, &turn(0, needs_caller)).await));
+            let refused = parked.decide(task, &None, decisions(true)).await.unwrap_err();
+            assert!(matches!(refused, DecisionError::Expired), "{refused}");
+            let claimed = parked.claim_due().await.unwrap().unwrap();
+            assert_eq!((claimed.claim.task.as_str(), &claimed.ruling), (task, &None));
+            assert_eq!(claimed.forced_end(), forced);
+            assert!(parked.claim_due().await.unwrap().is_none());
+        }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decided_turn_whose_caller_does_not_come_back_is_kept_for_a_day_and_then_ended() {
+    let server = PostgresServer::start().await;
+    let parked = ParkedTurns::open(open(&server).database_scope());
+    assert!(is_parked(parked.park(&id("t"), &None, &turn(60, true)).await));
+    let claimed = parked.decide("t", &None, decisions(true)).await.unwrap();
+    let progress = Progress::from([("1".into(), CallProgress::Started)]);
+    assert!(parked.record(&claimed.claim, &progress).await.unwrap());
+    let mut connection = server.connect().await;
+    for (hours, is_due) in [(23, false), (25, true)] {
+        let set =
+            format!("UPDATE recif_parked SET claimed_until = 'epoch', expires_at = now() - interval '{hours} hours'");
+        connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(set))).await.unwrap();
+        let found = parked.claim_due().await.unwrap();
+        assert_eq!(found.is_some(), is_due, "after {hours} hours");
+        if let Some(found) = found {
+            assert_eq!((found.forced_end(), found.progress), (Some(ForcedEnd::NoCaller), progress.clone()));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_breaks_off_again_and_again_is_ended() {
+    let server = PostgresServer::start().await;
+    let parked = ParkedTurns::open(open(&server).database_scope());
+    assert!(is_parked(parked.park(&id("t"), &None, &turn(0, false)).await));
+    let mut connection = server.connect().await;
+    for attempt in 1..=MOST_ATTEMPTS + 1 {
+        let claimed = parked.claim_due().await.unwrap().unwrap();
+        let expected = (attempt > MOST_ATTEMPTS).then_some(ForcedEnd::BrokeOff);
+        assert_eq!((claimed.attempts, claimed.forced_end()), (attempt, expected));
+        if attempt == 1 {
+            parked.release(&claimed.claim).await.unwrap();
+            let again = parked.claim_due().await.unwrap().unwrap();
+            assert_eq!(again.attempts, 1, "one that was given back does not count");
+        }
+        connection.execute("UPDATE recif_parked SET claimed_until = 'epoch'").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_of_another_version_is_given_back_and_stops_no_other() {
+    let server = PostgresServer::start().await;
+    let parked = ParkedTurns::open(open_for(&server, Some(7)).database_scope());
+    for task in ["newer", "own"] {
+        assert!(is_parked(parked.park(&id(task), &None, &turn(0, false)).await));
+    }
+    let mut connection = server.connect().await;
+    let newer = "UPDATE recif_parked SET turn = '{}', expires_at = now() - interval '1 hour' WHERE task = 'newer'";
+    connection.execute(newer).await.unwrap();
+    let claimed = parked.claim_due().await.unwrap().unwrap();
+    assert_eq!(claimed.claim.task, "own");
+    let count = "SELECT count(*) FROM recif_parked WHERE task = 'newer' AND claim = '' AND attempts = 0";
+    let left = |row: PgRow| row.get::<i64, _>(0);
+    assert_eq!(left(connection.fetch_one(count).await.unwrap()), 1, "another process can take it");
+
+    parked.forget_old().await.unwrap();
+    assert_eq!(left(connection.fetch_one(count).await.unwrap()), 1);
+    connection.execute("UPDATE recif_parked SET expires_at = now() - interval '8 days'").await.unwrap();
+    parked.forget_old().await.unwrap();
+    assert_eq!(left(connection.fetch_one(count).await.unwrap()), 0, "it expired longer ago than is kept");
+    assert!(parked.renew(&claimed.claim).await.unwrap(), "the claimed one stays");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +189,7 @@ async fn who_lost_the_claim_writes_nothing() {
     let server = PostgresServer::start().await;
     let (conversations, user) = (open(&server), Some("ada".into()));
     let parked = ParkedTurns::open(conversations.database_scope());
-    parked.park(&id("t"), &user, &turn(60, false)).await.unwrap();
+    assert!(is_parked(parked.park(&id("t"), &user, &turn(60, false)).await));
     let stopped = parked.decide("t", &user, decisions(true)).await.unwrap().claim;
     let mut connection = server.connect().await;
     connection.execute("UPDATE recif_parked SET claimed_until = now() - interval '1 s'").await.unwrap();
@@ -106,7 +198,10 @@ async fn who_lost_the_claim_writes_nothing() {
 
     assert!(!parked.renew(&stopped).await.unwrap());
     assert!(!parked.record(&stopped, &Progress::new()).await.unwrap());
-    assert!(parked.park_again(&stopped, &id("u"), &turn(60, false)).await.unwrap().is_none());
+    assert!(!parked.forget(&stopped).await.unwrap());
+    parked.release(&stopped).await.unwrap();
+    let again = parked.park_again(&stopped, &id("u"), &turn(60, false)).await.unwrap();
+    assert_eq!(again, ParkResult::ClaimLost);
     let messages = || vec![Arc::new(Message::user("pay")), Arc::new(Message::Assistant("paid".into()))];
     for (claim, expected) in
         [(&stopped, TurnStorage::Overtaken), (&next.claim, TurnStorage::Stored), (&next.claim, TurnStorage::Overtaken)]
@@ -121,8 +216,21 @@ async fn one_user_cannot_park_without_end() {
     let parked = ParkedTurns::open(None);
     let (ada, bob): (UserName, UserName) = (Some("ada".into()), Some("bob".into()));
     for number in 0..MOST_OF_USER {
-        assert!(parked.park(&id(&number.to_string()), &ada, &turn(60, false)).await.unwrap().is_some());
+        assert!(is_parked(parked.park(&id(&number.to_string()), &ada, &turn(60, false)).await));
     }
-    assert!(parked.park(&id("more"), &ada, &turn(60, false)).await.unwrap().is_none());
-    assert!(parked.park(&id("more"), &bob, &turn(60, false)).await.unwrap().is_some());
+    assert!(!is_parked(parked.park(&id("more"), &ada, &turn(60, false)).await));
+    assert!(is_parked(parked.park(&id("more"), &bob, &turn(60, false)).await));
+}
+
+#[tokio::test]
+async fn turns_in_memory_are_bounded_by_their_size() {
+    let parked = ParkedTurns::open(None);
+    assert!(!is_parked(parked.park(&id("large"), &None, &large(MAX_TURN)).await), "one that is too large");
+    let half = large(MAX_TURN / 2);
+    let fit = MAX_MEMORY / half.bytes();
+    for number in 0..fit {
+        assert!(is_parked(parked.park(&id(&number.to_string()), &None, &half).await), "{number}");
+    }
+    assert!(!is_parked(parked.park(&id("more"), &None, &half).await), "all together");
+    assert!(is_parked(parked.park(&id("small"), &None, &turn(60, false)).await));
 }

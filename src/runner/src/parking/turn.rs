@@ -6,20 +6,29 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::rulings::Ruling;
+use super::rulings::{Ruling, shown_names};
 use crate::{
     conversations::history::{ConversationId, UserName},
     models::{Message, ModelRequest, ToolCall},
+    usage::BudgetHeaders,
 };
 
 /// Time for which a claim holds without being renewed.
 pub(super) const CLAIM: Duration = Duration::from_secs(30);
 /// Interval between renewals of a claim.
 pub(crate) const RENEWAL: Duration = Duration::from_secs(10);
+/// Time after its expiry for which a decided turn waits for its caller, whose headers or key it needs.
+pub(super) const CALLER_WAIT: Duration = Duration::from_secs(24 * 3600);
+/// Most times that a turn is continued before it is ended.
+pub(super) const MOST_ATTEMPTS: i64 = 5;
 /// Most parked turns of an agent.
 pub(super) const MOST: i64 = 1000;
 /// Most parked turns of one user.
 pub(super) const MOST_OF_USER: i64 = 100;
+/// Largest parked turn, in bytes.
+pub(super) const MAX_TURN: usize = 4 << 20;
+/// Most bytes of all turns that are parked in memory.
+pub(super) const MAX_MEMORY: usize = 32 << 20;
 
 /// All that it takes to go on with a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,16 +41,35 @@ pub(crate) struct ParkedTurn {
     pub(crate) messages: Vec<Message>,
     /// Calls that wait, each with its own id.
     pub(crate) calls: Vec<ToolCall>,
+    /// Digests of the definitions of their tools, by the ids of the calls.
+    pub(crate) definitions: BTreeMap<String, String>,
     /// Seconds for which they wait.
     pub(crate) patience: u64,
+    /// Number of times that the turn was parked.
+    pub(crate) round: u64,
     /// Number of tool turns that are left.
     pub(crate) tool_turns: usize,
     /// Fallback that has answered in this turn, and goes on.
     pub(crate) fallback: Option<String>,
     /// Text of the model so far.
     pub(crate) text: String,
+    /// Budgets of the last request for this turn.
+    pub(crate) budgets: BudgetHeaders,
     /// Set when the turn needs headers or the key of its caller.
     pub(crate) needs_caller: bool,
+}
+
+impl ParkedTurn {
+    /// Returns its approximate size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let calls = self.calls.iter().map(|call| call.arguments.to_string().len()).sum::<usize>();
+        self.messages.iter().map(Message::bytes).sum::<usize>() + calls + self.text.len()
+    }
+
+    /// Returns the names of the tools of its calls, for the log.
+    pub(crate) fn tool_names(&self) -> String {
+        shown_names(self.calls.iter())
+    }
 }
 
 /// State of an approved call.
@@ -86,32 +114,69 @@ pub(crate) struct ClaimedTurn {
     pub(crate) ruling: Option<Ruling>,
     /// How far the approved calls are.
     pub(crate) progress: Progress,
+    /// Number of times that it was claimed, with this one.
+    pub(crate) attempts: i64,
+    /// Set when it was claimed without a request of its caller.
+    pub(crate) is_swept: bool,
 }
 
-/// Turn that a user asks for, before it is decided.
+/// Reason why a turn ends without a further call and without its model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ForcedEnd {
+    /// It needs headers or the key of its caller, who did not come back.
+    #[error("its caller did not send the decision again")]
+    NoCaller,
+    /// Each attempt to continue it broke off.
+    #[error("it broke off {} times", MOST_ATTEMPTS)]
+    BrokeOff,
+}
+
+impl ClaimedTurn {
+    /// Returns why the turn can only be ended, if that is so.
+    pub(crate) fn forced_end(&self) -> Option<ForcedEnd> {
+        if self.attempts > MOST_ATTEMPTS {
+            return Some(ForcedEnd::BrokeOff);
+        }
+        (self.is_swept && self.turn.needs_caller).then_some(ForcedEnd::NoCaller)
+    }
+}
+
+/// Result of parking a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ParkResult {
+    /// It waits until this time.
+    Parked(Timestamp),
+    /// Too many turns wait already, or it is too large.
+    Full,
+    /// The claim on the turn is lost.
+    ClaimLost,
+}
+
+/// What is known of a turn without reading the whole.
 pub(super) struct FoundTurn {
-    pub(super) turn: ParkedTurn,
+    pub(super) conversation: ConversationId,
+    pub(super) calls: Vec<ToolCall>,
     pub(super) ruling: Option<Ruling>,
     pub(super) is_expired: bool,
     pub(super) expires: Timestamp,
 }
 
-/// Turn of an agent that stops at calls that wait.
-pub(crate) struct StoppedTurn<'a> {
+/// Turn of an agent that is being answered.
+pub(crate) struct OpenTurn {
     /// Conversation of the turn.
-    pub(crate) conversation: &'a ConversationId,
+    pub(crate) conversation: ConversationId,
     /// Title of the conversation that the turn begins.
-    pub(crate) title: Option<&'a str>,
+    pub(crate) title: Option<String>,
     /// Request with all messages so far.
-    pub(crate) request: &'a ModelRequest,
+    pub(crate) request: ModelRequest,
     /// Number of the request's first messages that are not part of the turn.
     pub(crate) earlier: usize,
     /// Number of tool turns that are left.
     pub(crate) tool_turns: usize,
-    /// All text of the model so far.
-    pub(crate) text: &'a str,
-    /// Calls that wait.
-    pub(crate) calls: &'a [ToolCall],
+    /// Text of the model before the turn was last continued.
+    pub(crate) text: String,
+    /// Number of times that the turn was parked.
+    pub(crate) round: u64,
 }
 
 /// Turn that waits for a decision.
@@ -124,14 +189,9 @@ pub(crate) struct WaitingTurn {
 }
 
 impl WaitingTurn {
-    /// Reports whether it is a turn of this conversation.
-    pub(crate) fn is_of(&self, conversation: &ConversationId) -> bool {
-        self.conversation_id == *conversation
-    }
-
     /// Describes a parked turn.
-    pub(super) fn new(task: &str, turn: &ParkedTurn, expires: Timestamp) -> Self {
-        Self { conversation_id: turn.conversation.clone(), parked: ParkedReply::new(task, turn, expires) }
+    pub(super) fn new(task: &str, conversation: ConversationId, calls: &[ToolCall], expires: Timestamp) -> Self {
+        Self { conversation_id: conversation, parked: ParkedReply::new(task, calls, expires) }
     }
 }
 
@@ -159,14 +219,14 @@ struct AskedCall {
 }
 
 impl ParkedReply {
-    /// Describes a parked turn.
-    pub(crate) fn new(task: &str, turn: &ParkedTurn, expires: Timestamp) -> Self {
+    /// Describes a parked turn with these calls.
+    pub(crate) fn new(task: &str, calls: &[ToolCall], expires: Timestamp) -> Self {
         let shown = |ToolCall { id, name, arguments, .. }: &ToolCall| AskedCall {
             id: id.clone(),
             name: name.clone(),
             args: arguments.clone(),
         };
-        let tools = turn.calls.iter().map(shown).collect();
+        let tools = calls.iter().map(shown).collect();
         Self { task: task.to_owned(), approval: AskedApproval { expires, tools } }
     }
 

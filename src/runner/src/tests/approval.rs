@@ -23,23 +23,22 @@ const SOON: Duration = Duration::from_secs(30);
 pub(super) struct Bank {
     url: String,
     payments: Arc<AtomicUsize>,
-    /// Idempotency-Key of the last payment.
-    key: Arc<Mutex<Option<String>>>,
+    /// Headers of the last payment.
+    headers: Arc<Mutex<HeaderMap>>,
 }
 
 impl Bank {
     pub(super) async fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, payments, key) = (listener.local_addr().unwrap(), Arc::default(), Arc::default());
-        let (counter, last): (Arc<AtomicUsize>, Arc<Mutex<Option<String>>>) = (Arc::clone(&payments), Arc::clone(&key));
+        let (address, payments, headers) = (listener.local_addr().unwrap(), Arc::default(), Arc::default());
+        let (counter, last): (Arc<AtomicUsize>, Arc<Mutex<HeaderMap>>) = (Arc::clone(&payments), Arc::clone(&headers));
         let pay = move |headers: HeaderMap| {
+            *last.lock().unwrap() = headers;
             let number = counter.fetch_add(1, Ordering::SeqCst) + 1;
-            let key = headers.get("idempotency-key").map(|key| key.to_str().unwrap().to_owned());
-            *last.lock().unwrap() = key;
             async move { format!("paid {number}") }
         };
         tokio::spawn(async move { axum::serve(listener, Router::new().route("/", any(pay))).await });
-        Self { url: format!("http://{address}/"), payments, key }
+        Self { url: format!("http://{address}/"), payments, headers }
     }
 
     pub(super) fn payments(&self) -> usize {
@@ -47,7 +46,12 @@ impl Bank {
     }
 
     pub(super) fn last_key(&self) -> Option<String> {
-        self.key.lock().unwrap().clone()
+        self.last_header("idempotency-key")
+    }
+
+    /// Returns a header of the last payment.
+    pub(super) fn last_header(&self, name: &str) -> Option<String> {
+        self.headers.lock().unwrap().get(name).map(|value| value.to_str().unwrap().to_owned())
     }
 
     /// Returns the tools `free`, whose calls wait for nobody, `pay`, `set`, whose calls may be repeated, `hasty`, whose calls wait for a
@@ -141,6 +145,16 @@ async fn a_call_that_nobody_can_approve_is_refused_and_the_model_is_told() {
         let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default();
         assert!(text.starts_with(expected), "{tool}: {answer}");
     }
+    let said = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "/tool pay {}" }] });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": { "message": said } }).to_string();
+    let (_, task) = answer(runner.client.post(runner.url("/")).body(body).header("a2a-version", "1.0")).await;
+    let task = task.to_string();
+    assert!(task.contains("TASK_STATE_COMPLETED") && task.contains("tool pay failed: refused"), "A2A: {task}");
+    let (status, alone) = runner.chat(json!({"message": "/tool pay {}", "may_wait": false})).await;
+    assert!(status == 200 && alone["reply"].as_str().unwrap().starts_with("tool pay failed: refused"), "{alone}");
+    let asks = json!([{"name": "ask", "type": "agent", "endpoint": runner.url("")}]);
+    let other = Runner::with_tools(asks).await.say(r#"/tool ask {"message": "/tool pay {}"}"#).await;
+    assert!(other.starts_with("tool pay failed: refused"), "an agent that asks this one: {other}");
     let (status, answer) = runner.chat_as("ada", "/tool audit {}").await;
     assert_eq!(status, 200, "{answer}");
     assert!(answer["reply"].as_str().unwrap().starts_with("tool audit failed: refused"), "{answer}");
@@ -184,6 +198,7 @@ async fn a_call_waits_for_its_caller_and_is_made_once() {
         let (status, answer) = runner.decide(user, task, approvals.clone()).await;
         assert_eq!((status, bank.payments()), (expected, 0), "{user} {approvals}: {answer}");
     }
+    assert_eq!(runner.decide("ada", &json!("%00"), approve("call_1")).await.0, 404, "no text of PostgreSQL");
     let (status, answer) = runner.decide("ada", task, approve("call_1")).await;
     assert_eq!((status, &answer["reply"], bank.payments()), (200, &json!("paid 1"), 1), "{answer}");
     assert_eq!(answer["conversation_id"], waits["conversation_id"]);

@@ -49,6 +49,8 @@ pub(crate) struct CallableTool {
     pub(super) approval: Option<ApprovalRule>,
     /// Set when calls may have headers of the request that began the turn.
     pub(super) forwards_headers: bool,
+    /// Digest of the definition in `CORAIL_TOOLS`; empty for a tool of another form, whose calls wait for nobody.
+    pub(super) digest: String,
     /// Implementation.
     pub(super) kind: ToolKind,
 }
@@ -306,8 +308,8 @@ impl CallableTool {
     /// Creates a tool without an output schema, with the default timeout, whose calls wait for nobody.
     pub(super) fn of_kind(name: String, description: String, input: Input, kind: ToolKind) -> Self {
         let (input_schema, timeout) = (input.schema(), Duration::from_secs(TIMEOUT));
-        let (output, approval, forwards_headers) = (None, None, false);
-        Self { name, description, input_schema, input, output, timeout, approval, forwards_headers, kind }
+        let (output, approval, forwards_headers, digest) = (None, None, false, String::new());
+        Self { name, description, input_schema, input, output, timeout, approval, forwards_headers, digest, kind }
     }
 }
 

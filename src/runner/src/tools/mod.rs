@@ -139,6 +139,11 @@ impl Toolbox {
         self.find(&call.name)?.approval.as_ref()?.patience(&call.arguments)
     }
 
+    /// Returns the digest of the definition of a tool, if there is the tool.
+    pub(super) fn digest(&self, name: &str) -> Option<&str> {
+        self.find(name).map(|tool| tool.digest.as_str())
+    }
+
     /// Reports whether a call that may have been sent can be sent again, because the effect of two is that of one.
     pub(super) fn may_repeat(&self, call: &ToolCall) -> bool {
         let tool = self.find(&call.name);

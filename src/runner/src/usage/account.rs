@@ -10,6 +10,7 @@ use crds::usage::{
     SpentTokens, USAGE_HEADER, UsageTotals, day_of,
 };
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
@@ -40,6 +41,23 @@ pub(crate) struct UsageAccount {
     sums: Arc<Mutex<RequestSums>>,
     /// Budgets that the gateway tells.
     budgets: Arc<[RequestBudget]>,
+    /// The headers that name them.
+    budget_headers: Arc<BudgetHeaders>,
+}
+
+/// Headers of a request that name its budgets, as a turn that waits keeps them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BudgetHeaders {
+    left: Option<String>,
+    left_cost: Option<String>,
+    prices: Option<String>,
+}
+
+impl BudgetHeaders {
+    fn read(headers: &HeaderMap) -> Self {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Self { left: text(LEFT_HEADER), left_cost: text(LEFT_COST_HEADER), prices: text(PRICES_HEADER) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -77,13 +95,22 @@ impl UsageAccount {
 
     /// Returns the same account with the budgets that the headers of the request name.
     pub(crate) fn with_budgets(self, headers: &HeaderMap, ledger: &UsageLedger) -> Self {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let left = |name: &str| text(name).and_then(|left| LeftTokens::read(left.as_bytes()));
-        let tokens = left(LEFT_HEADER).map(|left| RequestBudget::new(left, None, &self.caller, ledger));
-        let cost = left(LEFT_COST_HEADER).zip(text(PRICES_HEADER).and_then(ModelPrices::read));
+        self.with_budget_headers(BudgetHeaders::read(headers), ledger)
+    }
+
+    /// Returns the same account with the budgets that a request named when it came, or before the turn waited.
+    pub(crate) fn with_budget_headers(self, headers: BudgetHeaders, ledger: &UsageLedger) -> Self {
+        let left = |text: Option<&str>| text.and_then(|left| LeftTokens::read(left.as_bytes()));
+        let tokens = left(headers.left.as_deref()).map(|left| RequestBudget::new(left, None, &self.caller, ledger));
+        let cost = left(headers.left_cost.as_deref()).zip(headers.prices.as_deref().and_then(ModelPrices::read));
         let cost = cost.map(|(left, prices)| RequestBudget::new(left, Some(prices), &self.caller, ledger));
         let budgets = tokens.into_iter().chain(cost).collect();
-        Self { budgets, ..self }
+        Self { budgets, budget_headers: headers.into(), ..self }
+    }
+
+    /// Returns the headers that name the budgets.
+    pub(crate) fn budget_headers(&self) -> &BudgetHeaders {
+        &self.budget_headers
     }
 
     /// Returns the end of a budget that is spent, so that no further request may go to a model.

@@ -10,6 +10,6 @@ mod day_sums;
 mod ledger;
 mod metrics;
 
-pub(crate) use account::{RESPONSE_HEADER, UsageAccount};
+pub(crate) use account::{BudgetHeaders, RESPONSE_HEADER, UsageAccount};
 pub(crate) use body::{TRAILERS, UsageBody};
 pub(crate) use ledger::UsageLedger;
