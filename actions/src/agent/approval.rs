@@ -6,6 +6,7 @@
 
 use crds::{
     Agent,
+    agent::DEFAULT_IMAGE,
     approval::{ASKS, Approval, CALLER},
     reason,
 };
@@ -40,7 +41,9 @@ pub(super) fn unsupported<'a>(
         }
         None => {
             let (tool, _) = tools.find(|(_, approval)| approval.by != CALLER)?;
-            Some(format!("tool {tool:?} asks an approver, and Récif's runner asks only who called: set approval.by to Caller"))
+            Some(format!(
+                "tool {tool:?} asks an approver, and Récif's runner asks only who called: set approval.by to Caller"
+            ))
         }
     }
 }
@@ -58,8 +61,12 @@ fn replacement(agent: &Agent, settings: &RenderSettings) -> Option<(String, &'st
             return Some(("the command of podTemplate".to_owned(), "leave it out"));
         }
     }
-    (!image::is_runner(agent, settings))
-        .then(|| (format!("image {}", image::of_container(agent, settings)), "leave image out"))
+    let remedy = match agent.spec.image.as_str() {
+        DEFAULT_IMAGE => "start the operator with the same --agent-image and --runner-image",
+        _ => "leave image out",
+    };
+    let named = || (format!("image {}", image::of_container(agent, settings)), remedy);
+    (!image::is_known_runner(agent, settings)).then(named)
 }
 
 /// Returns the condition on turns that wait for a person because of `tool`, if they do not survive their Pod.
@@ -87,7 +94,11 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use crate::fake::{Operator, Sim, agent, agent_id, child_id, id, object, settings, tool_id};
+    use super::*;
+    use crate::{
+        fake::{Operator, Sim, agent, agent_id, child_id, id, object, settings, tool_id},
+        kind::ControlledKind,
+    };
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -108,6 +119,12 @@ mod tests {
         [&phase, &ready["reason"], &ready["message"]].map(|text| text.as_str().unwrap_or_default().to_owned())
     }
 
+    /// Returns an Agent with Récif's runner.
+    fn with_runner(mut more: Value) -> Value {
+        more["image"] = settings().runner_image.into();
+        agent(more)
+    }
+
     fn tools(sim: &Sim) -> Value {
         let text = sim.store().at(&child_id("ConfigMap"), "/data/CORAIL_TOOLS");
         text.as_str().map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
@@ -125,7 +142,7 @@ mod tests {
         ] {
             let sim = Sim::new();
             sim.store().create(&tool_id("pay"), pay(approval.clone()));
-            sim.store().create(&agent_id("a"), agent(json!({"tools": ["pay"]})));
+            sim.store().create(&agent_id("a"), with_runner(json!({"tools": ["pay"]})));
             Operator::start(&sim).run(MINUTE).await;
             assert_eq!(told(&sim)[0], "Running", "{approval}");
             assert_eq!(tools(&sim)[0]["approval"], expected, "{approval}");
@@ -146,7 +163,15 @@ mod tests {
                 overlay(json!({"name": "agent", "command": ["/mine"]})),
                 Some("the command of podTemplate may not know how: leave it out"),
             ),
-            (overlay(json!({"name": "agent", "tty": true})), None),
+            (json!({}), Some("image corail:latest may not know how: start the operator with the same --agent-image")),
+            (
+                {
+                    let mut spec = overlay(json!({"name": "agent", "tty": true}));
+                    spec["image"] = json!(ours);
+                    spec
+                },
+                None,
+            ),
             (json!({"image": ours}), None),
         ] {
             let sim = Sim::new();
@@ -162,7 +187,8 @@ mod tests {
             };
             let [phase, reason, message] = told(&sim);
             assert_eq!((phase.as_str(), reason.as_str()), ("Failed", "ApprovalUnsupported"), "{spec}");
-            assert!(message.contains(&format!("tool \"pay\" asks a person, and {what}, or annotate")), "{message}");
+            assert!(message.contains(&format!("tool \"pay\" asks a person, and {what}")), "{message}");
+            assert!(message.contains(", or annotate recif.dev/asks"), "{message}");
             assert_eq!(tools(&sim), Value::Null, "nothing was rendered for {spec}");
             operator.run(10 * MINUTE).await;
             assert_eq!(told(&sim)[0], "Failed", "time changes nothing for {spec}");
@@ -170,6 +196,19 @@ mod tests {
             sim.store().edit(&agent_id("a"), |body| body["metadata"]["annotations"] = says);
             operator.run(MINUTE).await;
             assert_eq!(told(&sim)[0], "Running", "{spec}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_without_an_image_asks_where_the_operators_default_is_the_runner() {
+        let ours = settings().runner_image;
+        for (default, expected) in [(ours.as_str(), "Running"), ("r/other:1", "Failed"), ("", "Failed")] {
+            let sim = Sim::new();
+            sim.store().create(&tool_id("pay"), pay(json!({"when": "Always"})));
+            sim.store().create(&agent_id("a"), agent(json!({"tools": ["pay"]})));
+            let settings = RenderSettings { agent_image: default.to_owned(), ..settings() };
+            Operator::with(&sim, Agent::registry().unwrap(), settings).run(MINUTE).await;
+            assert_eq!(told(&sim)[0], expected, "{default}: {:?}", told(&sim));
         }
     }
 
@@ -217,7 +256,7 @@ mod tests {
             let mut more = spec.clone();
             more["tools"] = json!(["pay"]);
             sim.store().create(&tool_id("pay"), pay(json!({"when": "Always"})));
-            sim.store().create(&agent_id("a"), agent(more));
+            sim.store().create(&agent_id("a"), with_runner(more));
             let mut operator = Operator::start(&sim);
             operator.run(MINUTE).await;
             let conditions = sim.store().at(&agent_id("a"), "/status/conditions");
