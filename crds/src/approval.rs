@@ -26,10 +26,10 @@ pub const ASKS: &str = "recif.dev/asks";
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
     /// Calls that wait: none (Never), all (Always), or those that may change something (OnWrite), which leaves out builtins and http
-    /// tools whose method is GET. Default: Never.
+    /// tools whose method is GET. Default: Always.
     // A string and not an enum: a value written by another version must not make the object unreadable.
     #[schemars(extend("enum" = [NEVER, ALWAYS, ON_WRITE]))]
-    #[serde(default = "never")]
+    #[serde(default = "always")]
     pub when: String,
     /// Who approves: the user whose request began the turn (Caller), or somebody else (Approver). Default: Caller.
     // A string and not an enum, as above.
@@ -63,8 +63,8 @@ pub struct ServerApproval {
     pub approval: Approval,
 }
 
-fn never() -> String {
-    NEVER.into()
+fn always() -> String {
+    ALWAYS.into()
 }
 fn caller() -> String {
     CALLER.into()
@@ -83,6 +83,8 @@ mod tests {
     fn an_approval_has_defaults_and_keeps_what_was_written() {
         let approval: Approval = serde_json::from_value(json!({ "when": "Always" })).unwrap();
         assert_eq!((approval.by.as_str(), approval.patience()), (CALLER, Duration::from_secs(3600)));
+        let empty: Approval = serde_json::from_value(json!({})).unwrap();
+        assert_eq!(empty.when, ALWAYS, "who writes approval has a person asked");
         let newer: Approval = serde_json::from_value(json!({ "timeout": "2 weeks" })).unwrap();
         assert_eq!((newer.timeout.as_str(), newer.patience()), ("2 weeks", Duration::from_secs(3600)));
     }

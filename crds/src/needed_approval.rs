@@ -46,6 +46,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::approval::ALWAYS;
 
     fn asks(tool: Value) -> bool {
         let mut spec = json!({ "name": "t" });
@@ -57,7 +58,7 @@ mod tests {
     fn calls_that_may_change_something_wait_and_values_of_other_versions_too() {
         for (tool, expected) in [
             (json!({ "type": "http" }), false),
-            (json!({ "type": "http", "approval": {} }), false),
+            (json!({ "type": "http", "approval": {} }), true),
             (json!({ "type": "http", "approval": { "when": "Never" } }), false),
             (json!({ "type": "http", "approval": { "when": "Always" } }), true),
             (json!({ "type": "http", "approval": { "when": "Sometimes" } }), true),
@@ -85,5 +86,6 @@ mod tests {
         assert_eq!(some.approval_of("delete_page").map(Approval::patience), Some(Duration::from_secs(300)));
         assert_eq!(some.approval_of("read_page"), None);
         assert!(entry(json!({ "when": "Always" })).approval_of("read_page").is_some());
+        assert_eq!(entry(json!({ "tools": ["pay"] })).approval_of("pay").unwrap().when, ALWAYS);
     }
 }

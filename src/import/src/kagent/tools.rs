@@ -102,7 +102,7 @@ impl ParsedTools {
         for tool in &approval {
             subject.notes.loss(
                 &part.path("requireApproval"),
-                format!("{tool} needs approval and is left out; take it out of exclude, and name it in approval.tools to ask"),
+                format!("{tool} needs approval and is left out; take it out of exclude, and set approval: {{when: Always, tools: [{tool}]}} to ask"),
             );
         }
         let server = Server { kind, namespace, name, headers, forwarded, include, exclude: approval };
