@@ -4,6 +4,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
+use crds::hidden_text::escape_hidden;
 use http::Method;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -131,24 +132,29 @@ async fn read<T: DeserializeOwned>(talk: &ChatSession, path: &str) -> Result<T, 
     }
     let body = read_all(answer.body).await?;
     serde_json::from_str(&body).map_err(|_| {
-        CliError::FailedAnswer("the agent does not say what waits as Récif's runtime does: is it one of your own?".into())
+        CliError::FailedAnswer(
+            "the agent does not say what waits as Récif's runtime does: is it one of your own?".into(),
+        )
     })
 }
 
 /// Describes a task: its end, and each call with its arguments.
 fn text(waiting: &ListedTask) -> String {
     let calls = waiting.approval.tools.iter();
-    let calls: String = calls.map(|ListedCall { id, name, args }| format!("  {id}  {name} {args}\n")).collect();
+    let line = |ListedCall { id, name, args }: &ListedCall| {
+        format!("  {}  {} {}\n", visible(id), visible(name), visible(&args.to_string()))
+    };
+    let calls: String = calls.map(line).collect();
     format!("{}  until {}\n{calls}", waiting.task, waiting.approval.expires)
 }
 
+/// Returns a text on one line in which nothing is hidden: what a person approves must be what is sent.
+fn visible(text: &str) -> String {
+    escape_hidden(text).replace('\n', "\\u{a}").replace('\t', "\\u{9}")
+}
+
 /// Returns the decision on each call: all are approved or all rejected, or those of `ids` are approved and the others rejected.
-fn decisions(
-    calls: &[ListedCall],
-    ids: &[String],
-    reject: bool,
-    reason: Option<&str>,
-) -> Result<Vec<Value>, CliError> {
+fn decisions(calls: &[ListedCall], ids: &[String], reject: bool, reason: Option<&str>) -> Result<Vec<Value>, CliError> {
     if reason.is_some() && !reject && ids.is_empty() {
         let why = "--reason is for calls that are rejected: say --reject, or --id for those to approve";
         return Err(CliError::Usage(why.into()));
@@ -192,6 +198,15 @@ mod tests {
     fn every_call_is_shown_with_its_arguments() {
         let expected = "t  until 2026-01-01T01:00:00Z\n  1  pay {\"euros\":5}\n  2  pay {\"euros\":5}\n";
         assert_eq!(text(&waiting()), expected);
+    }
+
+    #[test]
+    fn nothing_of_what_is_approved_is_hidden() {
+        let call = json!({ "id": "1\n2", "name": "pa\u{200b}y", "args": { "to": "\u{202e}bob\u{9b}\u{e0041}" } });
+        let approval = json!({ "expires": "2026-01-01T01:00:00Z", "tools": [call] });
+        let waiting: ListedTask = serde_json::from_value(json!({ "task": "t", "approval": approval })).unwrap();
+        let line = r#"  1\u{a}2  pa\u{200b}y {"to":"\u{202e}bob\u{9b}\u{e0041}"}"#;
+        assert_eq!(text(&waiting).lines().nth(1), Some(line));
     }
 
     #[test]

@@ -16,6 +16,7 @@ import { Markdown } from "./Markdown.tsx";
 import { Composer } from "./Composer.tsx";
 import { conversationWith, type Turn } from "./conversation.ts";
 import { FlowComposer } from "./FlowComposer.tsx";
+import { escapeHidden } from "./hidden.ts";
 import { protocolOf, speaksPlainHttp, targetQuery } from "./protocol.ts";
 import { type Approval, type Piece, type Reply, textOfReply } from "./stream.ts";
 import { type Target, targetOf } from "./talk.ts";
@@ -224,9 +225,9 @@ function ApprovalCard({ waiting, decide }: { waiting: Approval; decide: (approve
       </p>
       {calls.map((call) => (
         <div key={call.id} data-tool={call.name}>
-          <code>{call.name}</code>
+          <code>{escapeHidden(call.name)}</code>
           <pre className="code" tabIndex={0}>
-            {JSON.stringify(call.args ?? {}, null, 2)}
+            {escapeHidden(JSON.stringify(call.args ?? {}, null, 2))}
           </pre>
         </div>
       ))}

@@ -5,7 +5,7 @@ import type { ServerEvent } from "../api/sse.ts";
 import { A2aError } from "./a2a.ts";
 import { type A2aChat, askAgent, newChat } from "./a2aTalk.ts";
 import { readProtocol, speaksPlainHttp } from "./protocol.ts";
-import { atEnd, type Ended, failed, isTooLong, type Reply, resumed, stopped, WAITING, withEvent } from "./stream.ts";
+import { atEnd, decidedBefore, type Ended, failed, isTooLong, type Reply, resumed, stopped, WAITING, withEvent } from "./stream.ts";
 import { ask, pathOf, rootOf, type Target } from "./talk.ts";
 
 export interface Turn {
@@ -90,6 +90,7 @@ export class Conversation {
       await begin(stop.signal, take);
       this.#reply(id, (reply) => atEnd(reply, ms()));
     } catch (error) {
+      if (isOver(error)) this.#reply(id, decidedBefore);
       this.#reply(id, (reply) => (stop.signal.aborted ? stopped(reply, ms()) : failed(reply, explained(error), ms())));
     } finally {
       this.#running = null;
@@ -130,6 +131,11 @@ export class Conversation {
     this.#turns = turns;
     for (const watcher of this.#watchers) watcher();
   }
+}
+
+/** Returns whether a decision came too late: the task is unknown, expired or decided. */
+function isOver(error: unknown): boolean {
+  return error instanceof ApiError && (error.status === 404 || error.status === 409);
 }
 
 function explained(error: unknown): string {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { atEnd, type Ended, isTooLong, LONGEST, type Reply, resumed, stopped, textOfReply, WAITING, withEvent } from "./stream.ts";
+import { atEnd, decidedBefore, type Ended, failed, isTooLong, LONGEST, type Reply, resumed, stopped, textOfReply, WAITING, withEvent } from "./stream.ts";
 
 function replied(events: [event: string, data: unknown][], ended?: (end: Ended) => void): Reply {
   return events.reduce(
@@ -52,9 +52,23 @@ describe("a reply", () => {
       status: "done",
       approval: { task: "t1", expires: "2026-01-01T01:00:00Z", calls: [{ id: "1", name: "pay", args: { euros: 5 } }] },
     });
-    expect(resumed(reply)).toMatchObject({ status: "streaming", approval: null });
     expect(replied([["message", { token: note }], ["approval", asked]]).pieces).toEqual([]);
     expect(replied([["approval", { task: "t1" }]]).approval).toBeNull();
+  });
+
+  it("shows what waits again if the decision did not arrive, and no more once the turn goes on", () => {
+    const asked = (task: string) => ({ task, approval: { tools: [{ id: "1", name: "pay", args: {} }] } });
+    const decided = resumed(replied([["approval", asked("t1")], ["done", {}]]));
+    expect(decided.status).toBe("streaming");
+    const error = withEvent(decided, { event: "error", data: JSON.stringify({ error: "send it again" }), id: "" }, 5);
+    for (const back of [failed(decided, "The connection broke.", 5), stopped(decided, 5), atEnd(decided, 5), error]) {
+      expect(back).toMatchObject({ approval: { task: "t1" }, decided: false });
+    }
+    const begun = withEvent(decided, { event: "message", data: JSON.stringify({ token: "paid" }), id: "" }, 5);
+    expect(failed(begun, "The connection broke.", 6).approval).toBeNull();
+    const further = withEvent(begun, { event: "approval", data: JSON.stringify(asked("t2")), id: "" }, 6);
+    expect(withEvent(further, { event: "done", data: "{}", id: "" }, 7)).toMatchObject({ status: "done", approval: { task: "t2" } });
+    expect(decidedBefore(decided).approval).toBeNull();
   });
 
   it("has an end", () => {

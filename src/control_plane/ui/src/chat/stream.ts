@@ -30,8 +30,10 @@ export interface Approval {
 export interface Reply {
   pieces: Piece[];
   status: "waiting" | "streaming" | "done" | "stopped" | "failed";
-  /** Set while the turn waits for the user. */
+  /** Set while the turn waits for the user, and until it goes on. */
   approval: Approval | null;
+  /** Set once the user has decided, until the turn goes on. */
+  decided: boolean;
   /** Error text of a failed reply. */
   error: string | null;
   /** Milliseconds from the request to the first token, and to the end. */
@@ -39,7 +41,7 @@ export interface Reply {
   totalMs: number | null;
 }
 
-export const WAITING: Reply = { pieces: [], status: "waiting", approval: null, error: null, firstMs: null, totalMs: null };
+export const WAITING: Reply = { pieces: [], status: "waiting", approval: null, decided: false, error: null, firstMs: null, totalMs: null };
 
 export interface Ended {
   conversation: string | null;
@@ -47,8 +49,10 @@ export interface Ended {
 }
 
 /** Returns the reply after an event that came `ms` after the request; `ended` gets the conversation. */
-export function withEvent(reply: Reply, event: ServerEvent, ms: number, ended?: (end: Ended) => void): Reply {
+export function withEvent(before: Reply, event: ServerEvent, ms: number, ended?: (end: Ended) => void): Reply {
   const data = parsed(event.data);
+  // An error that comes first may mean that the decision is to be sent again.
+  const reply = before.decided && event.event !== "error" ? { ...before, approval: null, decided: false } : before;
   switch (event.event) {
     case "message": {
       const token = typeof data.token === "string" ? data.token : "";
@@ -73,15 +77,20 @@ export function withEvent(reply: Reply, event: ServerEvent, ms: number, ended?: 
       ended?.({ conversation: asText(data.conversation_id), title: asText(data.title) });
       return { ...reply, status: "done", totalMs: ms };
     case "error":
-      return { ...reply, status: "failed", error: asText(data.error) ?? "The agent failed without saying why.", totalMs: ms };
+      return failed(reply, asText(data.error) ?? "The agent failed without saying why.", ms);
     default:
       return reply;
   }
 }
 
-/** Returns the reply of a turn that goes on after a decision. */
+/** Returns the reply of a turn whose decision is sent. What waits is kept until the turn goes on: the decision may not arrive. */
 export function resumed(reply: Reply): Reply {
-  return { ...reply, status: "streaming", approval: null, totalMs: null };
+  return { ...reply, status: "streaming", decided: true, error: null, totalMs: null };
+}
+
+/** Returns the reply of a turn that does not wait any more. */
+export function decidedBefore(reply: Reply): Reply {
+  return { ...reply, approval: null, decided: false };
 }
 
 /** Limit of the characters of a reply; a longer one is cut off. */
@@ -94,15 +103,15 @@ export function isTooLong(reply: Reply): boolean {
 /** Returns the reply after the end of the stream. */
 export function atEnd(reply: Reply, ms: number): Reply {
   if (reply.status === "done" || reply.status === "failed") return reply;
-  return { ...reply, status: "failed", error: "The answer was cut off.", totalMs: ms };
+  return failed(reply, "The answer was cut off.", ms);
 }
 
 export function stopped(reply: Reply, ms: number): Reply {
-  return { ...reply, status: "stopped", totalMs: ms };
+  return { ...reply, status: "stopped", decided: false, totalMs: ms };
 }
 
 export function failed(reply: Reply, error: string, ms: number): Reply {
-  return { ...reply, status: "failed", error, totalMs: ms };
+  return { ...reply, status: "failed", error, decided: false, totalMs: ms };
 }
 
 export function textOfReply(reply: Reply): string {
