@@ -1,6 +1,6 @@
 //! Parks a turn of an agent, and goes on with it once its calls are decided.
 
-use std::{mem, sync::Arc};
+use std::{mem, sync::Arc, time::Duration};
 
 use telemetry::semconv::GEN_AI_CONVERSATION_ID;
 use tokio::sync::mpsc::Sender;
@@ -22,6 +22,8 @@ use super::{
     usage::{UsageAccount, UsageLedger},
 };
 
+/// Time for an answer of the database that is on its way.
+const SETTLING: Duration = Duration::from_secs(1);
 /// Answer to the model for a call of which nobody knows whether it was sent.
 const UNKNOWN_EFFECT: &str = "the runtime died while it ran: its effect is unknown";
 /// Answer to the model for an approved call whose tool is another one by now.
@@ -239,7 +241,11 @@ impl Agent {
             tokio::time::sleep(RENEWAL).await;
             match self.parked.renew(claim).await {
                 Ok(true) => {}
-                Ok(false) => return,
+                Ok(false) => {
+                    // The turn may have ended or been parked at this very moment, whose answer is then about to come.
+                    tokio::time::sleep(SETTLING).await;
+                    return;
+                }
                 Err(error) => tracing::warn!("the claim on a parked turn was not renewed: {error}"),
             }
         }

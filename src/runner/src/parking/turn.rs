@@ -124,7 +124,7 @@ pub(crate) struct ClaimedTurn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ForcedEnd {
     /// It needs headers or the key of its caller, who did not come back.
-    #[error("its caller did not send the decision again")]
+    #[error("it needs its caller, who did not come back")]
     NoCaller,
     /// Each attempt to continue it broke off.
     #[error("it broke off {} times", MOST_ATTEMPTS)]

@@ -5,8 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use axum::http::{HeaderMap, HeaderValue};
 use crds::usage::LEFT_HEADER;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use serde_json::{Value, json};
 use sqlx::{Executor, Row};
 use testing::postgres::{PASSWORD, PostgresServer};
@@ -19,11 +24,15 @@ use super::{
 };
 use crate::{
     agent::{Agent, ChatTurn, TurnError},
-    caller::CallerContext,
+    approvals,
+    caller::{CallerContext, CallerKey},
     config::RunnerConfig,
     conversations::history::ConversationId,
+    metrics::RunnerMetrics,
+    models::{Chunk, Message, Model, ModelError, ModelErrorKind, ModelRequest, ToolCall},
     parking::Decisions,
     serve::build_app,
+    tools::{CallableTool, Toolbox},
     usage::{UsageAccount, UsageLedger},
 };
 
@@ -31,10 +40,11 @@ use crate::{
 const SOON: Duration = Duration::from_secs(30);
 
 impl Bank {
-    /// Returns an agent with the bank's tools, without a server.
+    /// Returns an agent with the bank's tools, unless these variables name others, without a server.
     fn agent_alone(&self, more: &[(&'static str, String)]) -> Arc<Agent> {
-        let mut variables = vec![("CORAIL_AGENT_NAME", "shop".to_owned()), ("CORAIL_TOOLS", self.tools().to_string())];
-        variables.extend_from_slice(more);
+        let mut variables = more.to_vec();
+        variables.push(("CORAIL_AGENT_NAME", "shop".to_owned()));
+        variables.push(("CORAIL_TOOLS", self.tools().to_string()));
         let lookup = move |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| v.clone());
         let config = RunnerConfig::read(&lookup).unwrap();
         build_app(config, Arc::new(lookup)).agent.unwrap()
@@ -160,6 +170,54 @@ async fn a_turn_that_expired_is_logged_and_keeps_the_budgets_of_its_last_request
     assert_eq!(reply.reply, "tool hasty failed: nobody approved this call within 1 s");
     let log = log.drain();
     assert!(log.contains("nobody decided on calls in time") && log.contains("hasty"), "{log}");
+}
+
+/// Model that calls `pay`, and fails once it has the result.
+struct Failing;
+
+#[async_trait]
+impl Model for Failing {
+    fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let next = match request.messages.last().map(Arc::as_ref) {
+            Some(Message::ToolResult { .. }) => Err(ModelError::new(ModelErrorKind::Timeout, "it is asleep")),
+            _ => Ok(Chunk::Call(ToolCall { id: "1".into(), name: "pay".into(), arguments: json!({}), thought: None })),
+        };
+        stream::iter([next]).boxed()
+    }
+
+    async fn title(&self, _: &str, _: Option<CallerKey>, _: UsageAccount) -> String {
+        String::new()
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_cannot_wait_is_kept_where_the_model_then_fails() {
+    let bank = Bank::open().await;
+    let tools = CallableTool::read_all(&bank.tools().to_string()).unwrap();
+    let tools = Toolbox::new(tools, Arc::new(|_: &str| None), RunnerMetrics::default());
+    let model: Arc<dyn Model> = Arc::new(Failing);
+    let agent = Agent::with(model.clone(), model, None, tools);
+    // More than is parked of one turn.
+    let message = "x".repeat(5 << 20);
+    let talk = ConversationId::parse("talk");
+    let turn = ChatTurn { caller: ada(), conversation: talk.clone(), may_create: true, may_wait: true, message };
+    let turn = agent.prepare_turn(turn).await.unwrap();
+    let reply = agent.respond(turn, None).await.unwrap();
+    assert_eq!(reply.reply, "[stopped: the model did not answer: it is asleep]");
+    assert_eq!((reply.parked.is_none(), bank.payments()), (true, 0));
+}
+
+#[tokio::test]
+async fn turns_from_before_are_looked_for_also_where_no_tool_asks() {
+    let bank = Bank::open().await;
+    let nothing = ("CORAIL_TOOLS", "[]".to_owned());
+    let away = database("postgres://u:p@127.0.0.1:1/d");
+    for (more, looks) in [(vec![nothing.clone()], false), (vec![], true), ([&away[..], &[nothing][..]].concat(), true)]
+    {
+        let agent = bank.agent_alone(&more);
+        let sweep = approvals::sweep(agent, UsageLedger::default(), TaskTracker::new());
+        assert_eq!(sweep.is_some(), looks, "{more:?}");
+    }
 }
 
 #[tokio::test]
