@@ -35,9 +35,14 @@ pub struct Limit {
     #[schemars(range(min = 1, max = 10_000_000_000_000_i64))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<i64>,
-    /// Highest cost of tokens in a day (UTC), such as "2.50", by `price` of the models and in their currency, which must be the same.
-    /// It holds as tokensPerDay does; while a model has no price, the condition WithinLimits says so and there is no such limit.
-    #[schemars(length(max = 32), transform = rule(DECIMAL, NOT_DECIMAL))]
+    /// Highest cost of tokens in a day (UTC), more than 0, such as "2.50", by `price` of the models and in their currency, which must be
+    /// the same. It holds as tokensPerDay does. While a model has no price, the condition WithinLimits says so and the last prices
+    /// hold; without any there is no such limit.
+    #[schemars(
+        length(max = 32),
+        transform = rule(DECIMAL, NOT_DECIMAL),
+        transform = rule("self.matches('[1-9]')", "more than 0, such as \"2.50\"")
+    )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_per_day: Option<String>,
 }

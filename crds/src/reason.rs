@@ -20,10 +20,12 @@ pub const FALLBACK_ACTIVE: &str = "FallbackActive";
 pub const FIRST_MODEL: &str = "FirstModel";
 /// The tokens of today are spent.
 pub const BUDGET_SPENT: &str = "BudgetSpent";
-/// A model has no price, which costPerDay needs.
+/// A model that costPerDay counts has no price, or is not there.
 pub const PRICE_MISSING: &str = "PriceMissing";
 /// The prices of the models have several currencies.
 pub const MIXED_CURRENCIES: &str = "MixedCurrencies";
+/// The prices of the models are longer than gateways read.
+pub const TOO_MANY_PRICES: &str = "TooManyPrices";
 /// Tokens of today are left.
 pub const WITHIN_BUDGET: &str = "WithinBudget";
 /// The web search is left out, as no search service is set.

@@ -6,8 +6,6 @@ use super::UsageTotals;
 
 /// Header of a request with the [prices](ModelPrices) by which its Pod is to count what was spent.
 pub const PRICES_HEADER: &str = "x-recif-prices";
-/// Longest text that is read, in bytes.
-const MAX_TEXT: usize = 8192;
 
 /// Tokens that have prices of their own: input that is not cached, read from and written to the provider's cache, and output.
 pub type PricedTokens = [u64; 4];
@@ -22,6 +20,9 @@ pub struct ModelPrices {
 }
 
 impl ModelPrices {
+    /// Longest text that is read, in bytes.
+    pub const MAX_TEXT: usize = 8192;
+
     /// Creates the prices of these models, by their [names](priced_name). `None`: there are none.
     pub fn new(currency: &str, models: Vec<(String, [u64; 4])>) -> Option<Self> {
         (!models.is_empty()).then(|| Self { currency: currency.to_owned(), models })
@@ -31,7 +32,7 @@ impl ModelPrices {
     pub fn read(text: &str) -> Option<Self> {
         // It goes into a header.
         let is_visible = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-        let mut items = Some(text).filter(|text| text.len() <= MAX_TEXT && is_visible)?.split(", ");
+        let mut items = Some(text).filter(|text| text.len() <= Self::MAX_TEXT && is_visible)?.split(", ");
         let currency = items.next().filter(|currency| currency.len() == 3)?;
         let model = |item: &str| {
             let mut words = item.split(' ');
@@ -115,7 +116,7 @@ mod tests {
         ] {
             assert_eq!(ModelPrices::read(wrong), None, "{wrong}");
         }
-        let long = format!("EUR{}", ", a/b 1 2 3 4".repeat(MAX_TEXT / 13));
+        let long = format!("EUR{}", ", a/b 1 2 3 4".repeat(ModelPrices::MAX_TEXT / 13));
         assert_eq!(ModelPrices::read(&long), None);
     }
 

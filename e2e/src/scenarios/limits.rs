@@ -167,9 +167,12 @@ async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_
     let gateway = ClientTarget::gateway(&ns, AGENT, "dear").await?;
     await_answer(&ns, &gateway).await?;
 
-    let price = json!({"currency": "EUR", "input": "1000", "output": "1000"});
-    let spec = json!({"provider": "stub", "model": "echo", "pluginConfigRef": {"name": "stub"}, "price": price});
-    ns.provide(&object(MODEL, "echo", spec)).await?;
+    let priced = |amount: &str| {
+        let price = json!({"currency": "EUR", "input": amount, "output": amount});
+        let spec = json!({"provider": "stub", "model": "echo", "pluginConfigRef": {"name": "stub"}, "price": price});
+        object(MODEL, "echo", spec)
+    };
+    ns.provide(&priced("1000")).await?;
     let is_priced = |it: &Object| it.condition("WithinLimits").is_true();
     ns.until(AGENT, "dear", EFFECTIVE, "has prices", is_priced).await?;
     let refused = poll(EFFECTIVE, "a refusal", || async {
@@ -185,8 +188,24 @@ async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_
         condition.is_false() && condition.contains(words)
     };
     ns.until(AGENT, "dear", EFFECTIVE, "says that its budget is spent", is_spent).await?;
+    // The price was a typo: what was used costs less.
+    ns.provide(&priced("0.001")).await?;
+    await_answer(&ns, &gateway).await?;
     ns.edit(AGENT, "dear", json!({"spec": {"limits": limits("999999")}})).await?;
     await_answer(&ns, &gateway).await?;
+
+    ns.edit(MODEL, "echo", json!({"spec": {"price": null}})).await?;
+    let holds = |it: &Object| {
+        let condition = it.condition("WithinLimits");
+        condition.contains("model \"echo\" has no spec.price") && condition.contains("the last prices hold")
+    };
+    ns.until(AGENT, "dear", EFFECTIVE, "says that the last prices hold", holds).await?;
+    ns.edit(AGENT, "dear", json!({"spec": {"limits": limits("0.01")}})).await?;
+    poll(EFFECTIVE, "a refusal by the last prices", || async {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", HI).await?;
+        Ok((answer.status == 429 && answer.text.contains("may cost 0.01 EUR a day")).then_some(()))
+    })
+    .await?;
     ensure!(ns.pod_uids("dear").await? == pods, "neither limits nor prices replace Pods");
     Ok(())
 }

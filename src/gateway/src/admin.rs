@@ -53,7 +53,7 @@ use tokio::{
 
 use super::{
     auth::Auth,
-    limits::{LimitReport, LimitTime, MAX_REPORT, cost_name},
+    limits::{CostBudgets, LimitReport, LimitTime, MAX_REPORT},
     routes::Route,
     state::GatewayContext,
     workload::WorkloadState,
@@ -175,10 +175,10 @@ async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<D
         has_waited || demand.refused + demand.halted > 0 || has_budget(route) || was_called()
     });
     let now = LimitTime::now(&admin.shared.clock);
-    let tokens = |route: &Route| DayTokens {
-        day: now.day(),
-        spent: admin.shared.limits.spent_today(&route.workload.full_name, now),
-        cost: admin.shared.limits.spent_today(&cost_name(&route.workload.full_name), now),
+    let tokens = |route: &Route| {
+        let (name, spent) = (&route.workload.full_name, |name: &str| admin.shared.limits.spent_today(name, now));
+        let cost = |cost: &CostBudgets| spent(&cost.name(name));
+        DayTokens { day: now.day(), spent: spent(name), cost: route.object.cost.as_ref().map_or(0, cost) }
     };
     let report = |route: &Route| WorkloadDemand {
         models: route.workload.models.last_minute(Instant::now()),

@@ -3,14 +3,20 @@
 use std::{
     cell::Cell,
     hash::{BuildHasher as _, RandomState},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use tokio::time::Instant;
 
-/// Monotonic clock that counts milliseconds since its creation, so that an instant fits in an atomic.
+/// Monotonic clock that counts milliseconds since its creation, so that an instant fits in an atomic. It knows the time of day, too.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock(Instant);
+pub struct Clock {
+    /// One second before its creation.
+    began: Instant,
+    /// Time since 1970 at which it stands in a test, in milliseconds.
+    #[cfg(test)]
+    unix: Option<u64>,
+}
 
 impl Default for Clock {
     fn default() -> Self {
@@ -22,12 +28,32 @@ impl Clock {
     /// Creates a clock that starts now.
     pub fn new() -> Self {
         // Starts one second ahead of zero, so that 0 is always in the past.
-        Self(Instant::now() - Duration::from_secs(1))
+        Self {
+            began: Instant::now() - Duration::from_secs(1),
+            #[cfg(test)]
+            unix: None,
+        }
+    }
+
+    /// Creates a clock that starts now, at a time since 1970 in milliseconds that does not pass.
+    #[cfg(test)]
+    pub(super) fn at(unix: u64) -> Self {
+        Self { unix: Some(unix), ..Self::new() }
     }
 
     /// Returns the current time in milliseconds.
     pub(super) fn now(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the time since 1970 in milliseconds.
+    pub(super) fn unix(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(unix) = self.unix {
+            return unix;
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{
     clients::ClientId,
-    limits::{LimitTime, cost_name, form_at},
+    limits::{LimitTime, form_at},
     local_response::{ErrorForm, LocalResponse},
     meter::Meter,
     path::{Path, RouteError},
@@ -281,7 +281,7 @@ fn limited(route: &Route, client: impl Fn() -> ClientId, shared: &GatewayContext
         return Some(refusal.response());
     }
     if let Some(cost) = &object.cost
-        && let Err(refusal) = shared.limits.check_budgets(&cost.budgets, &cost_name(&workload.full_name), &client, now)
+        && let Err(refusal) = shared.limits.check_budgets(&cost.budgets, &cost.name(&workload.full_name), &client, now)
     {
         meter.count_over_budget(refusal.per);
         return Some(cost.response(&refusal));

@@ -1,12 +1,15 @@
 //! Rewrites heads for forwarding: the request head that a workload gets, and the response head that a client gets.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crds::usage::{COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER, SPENT_HEADER};
 use http1::{HeadWriter, RequestHead, ResponseHead, is_lenient_match};
 use telemetry::{TRACEPARENT, TRACESTATE};
 
 use super::{
-    limits::{LimitTime, cost_name},
+    limits::LimitTime,
     path::Path,
+    pod::UpstreamPod,
     request::RequestContext,
     routes::Route,
     sessions::{self, PodTag},
@@ -16,8 +19,8 @@ use super::{
 /// Header fields by which frameworks override the path or the method of a request.
 const REROUTES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-override"];
 
-/// Writes the request head that a Pod of the workload gets.
-pub(super) fn write_request_head(call: &RequestContext<'_>, route: &Route, out: &mut Vec<u8>) {
+/// Writes the request head that this Pod of the workload gets.
+pub(super) fn write_request_head(call: &RequestContext<'_>, route: &Route, pod: &UpstreamPod, out: &mut Vec<u8>) {
     let RequestContext { head, path, caller, peer, shared, session, token, record, .. } = call;
     // Reserves room for the added fields, so that the buffer grows once.
     out.reserve(head.bytes.len() + token.map_or(0, str::len) + 512);
@@ -73,13 +76,14 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, route: &Route, out: 
         writer = writer.field(identity::CALLER_HEADER, token);
     }
     let name = &route.workload.full_name;
+    let run = || Some(pod.run.load(Relaxed)).filter(|run| *run > 0);
     if let Some(budgets) = &route.object.budgets {
-        let left = shared.limits.left(budgets, name, || call.client(), LimitTime::now(&shared.clock));
+        let left = shared.limits.left(budgets, name, || call.client(), run(), LimitTime::now(&shared.clock));
         writer = writer.field(LEFT_HEADER, left.to_string());
     }
     if let Some(cost) = &route.object.cost {
         let now = LimitTime::now(&shared.clock);
-        let left = shared.limits.left(&cost.budgets, &cost_name(name), || call.client(), now);
+        let left = shared.limits.left(&cost.budgets, &cost.name(name), || call.client(), run(), now);
         writer = writer.field(LEFT_COST_HEADER, left.to_string()).field(PRICES_HEADER, cost.prices.to_string());
     }
     // If the address belongs to a Pod of another workload by now, its sidecar responds 421 to this name.
@@ -99,10 +103,7 @@ pub(super) fn write_response_head(
     out.reserve(head.bytes.len() + 32);
     let writer = HeadWriter::response(head, request.version, out).with_trailers(request.takes_trailers());
     let mut writer = writer.copy(head.bytes, head.fields, |name| {
-        name.eq_ignore_ascii_case(b"x-recif-load")
-            || name.eq_ignore_ascii_case(SPENT_HEADER.as_bytes())
-            || name.eq_ignore_ascii_case(COST_HEADER.as_bytes())
-            || (pod.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()))
+        is_for_gateway(name) || (pod.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()))
     });
     if head.is_interim() {
         return writer.end();
@@ -115,11 +116,27 @@ pub(super) fn write_response_head(
     writer.end_response(head, request.version, close);
 }
 
+/// Reports whether a name begins so, in any case of its letters.
+fn begins(name: &[u8], start: &[u8]) -> bool {
+    name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
+}
+
+/// Reports whether a name is one of ours.
+pub(super) fn is_ours(name: &[u8]) -> bool {
+    begins(name, b"x-recif-")
+}
+
+/// Reports whether a header field of a response is for the gateway alone.
+fn is_for_gateway(name: &[u8]) -> bool {
+    // Most names need no further comparison.
+    is_ours(name)
+        && ["x-recif-load", SPENT_HEADER, COST_HEADER].iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
 /// Reports whether a name from a client is reserved for the gateway.
 fn is_reserved_name(name: &[u8]) -> bool {
-    let begins = |start: &[u8]| name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start));
-    begins(b"x-recif-")
-        || (begins(b"x-forwarded-")
+    is_ours(name)
+        || (begins(name, b"x-forwarded-")
             && [&b"x-forwarded-for"[..], b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-prefix"]
                 .iter()
                 .any(|ours| name.eq_ignore_ascii_case(ours)))
@@ -156,6 +173,17 @@ mod tests {
         }
         for other in ["x-recife", "x-forwarded-port", "x-forwarded-forx", "x"] {
             assert!(!is_reserved_name(other.as_bytes()), "{other}");
+        }
+        for (name, expected) in [
+            ("X-Recif-Load", true),
+            ("x-recif-spent", true),
+            ("X-RECIF-COST", true),
+            ("x-recif-usage", false),
+            ("x-recif-costs", false),
+            ("x-recif", false),
+            ("content-type", false),
+        ] {
+            assert_eq!(is_for_gateway(name.as_bytes()), expected, "{name}");
         }
     }
 }

@@ -148,7 +148,7 @@ impl Collector for MeterCollector {
                 limited.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
             }
         }
-        let help = "Part of the tokens of today that is left of the budget of all callers, from 0 to 1.";
+        let help = "Smaller part of today's tokens and cost that is left of the budgets of all callers, from 0 to 1.";
         let mut left = encoder.encode_descriptor("budget_left_ratio", help, None, MetricType::Gauge)?;
         for meter in &meters {
             // Workloads without names share a meter.

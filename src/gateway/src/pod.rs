@@ -47,6 +47,8 @@ pub(super) struct UpstreamPod {
     pub(super) address: SocketAddr,
     /// Tag by which session ids name the Pod.
     pub(super) tag: PodTag,
+    /// Run of its process that has reported totals of tokens; 0: not known.
+    pub(super) run: AtomicU64,
     /// Set if the Pod counts as ready only because its sidecar said so, before its EndpointSlice.
     pub(super) is_self_reported: AtomicBool,
     /// Requests that this gateway has in flight there.
@@ -117,6 +119,7 @@ impl UpstreamPod {
         Self {
             address,
             tag: PodTag::default(),
+            run: AtomicU64::new(0),
             is_self_reported: AtomicBool::new(false),
             in_flight: AtomicU32::new(0),
             cap: AtomicU32::new(cap),

@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep};
 use super::{
     admission::{self, DEFAULT_TIMEOUT, SlotError},
     forward,
-    limits::{LimitTime, TakenTotals, cost_name},
+    limits::{LimitTime, TakenTotals},
     local_response::LocalResponse,
     metrics::RetryReason,
     object::RoutedKind,
@@ -91,7 +91,7 @@ pub(super) async fn relay<S: ClientStream>(
                     Err(_) => break Err(Unreachable),
                 },
             };
-            forward::write_request_head(call, &route, &mut upstream.outgoing);
+            forward::write_request_head(call, &route, &lease.pod, &mut upstream.outgoing);
             let policy = RelayPolicy {
                 call,
                 pod: &lease.pod,
@@ -245,7 +245,8 @@ impl RelayPolicy<'_> {
         if let Some(cost) = &route.object.cost
             && let Some(totals) = SpentTokens::read(report)
         {
-            let (name, now) = (cost_name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
+            self.pod.run.store(totals.run, Relaxed);
+            let (name, now) = (cost.name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
             self.cost_totals = call.shared.limits.take_totals(&cost.budgets, &name, || call.client(), &totals, now);
         }
     }
@@ -256,6 +257,7 @@ impl RelayPolicy<'_> {
         if let Some(budgets) = &route.object.budgets
             && let Some(totals) = SpentTokens::read(report)
         {
+            self.pod.run.store(totals.run, Relaxed);
             let (name, now) = (&route.workload.full_name, LimitTime::now(&call.shared.clock));
             self.totals = call.shared.limits.take_totals(budgets, name, || call.client(), &totals, now);
         }
@@ -286,7 +288,7 @@ impl RelayPolicy<'_> {
             let totals = UsageTotals { input, cache_read, cache_write, output, ..UsageTotals::default() };
             let model = usage.model.as_deref().unwrap_or_default();
             let spent = cost.prices.cost([(model, totals.priced())]);
-            let (name, now) = (cost_name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
+            let (name, now) = (cost.name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
             call.shared.limits.count_tokens(&cost.budgets, &name, || call.client(), (spent, self.cost_totals), now);
         }
     }
@@ -329,10 +331,14 @@ impl ResponsePolicy for RelayPolicy<'_> {
             let after = arrived.elapsed();
             shared.metrics.answered(self.route.workload.kind, &self.route.meter, head.status, after);
             record.answered(head, self.pod.address, after);
-            if let Some(report) = head.fields.values(head.bytes, SPENT_HEADER).next() {
+            if self.route.object.budgets.is_some()
+                && let Some(report) = head.fields.values(head.bytes, SPENT_HEADER).next()
+            {
                 self.take_totals(report);
             }
-            if let Some(report) = head.fields.values(head.bytes, COST_HEADER).next() {
+            if self.route.object.cost.is_some()
+                && let Some(report) = head.fields.values(head.bytes, COST_HEADER).next()
+            {
                 self.take_cost(report);
             }
             if let Some(report) = head.fields.values(head.bytes, USAGE_HEADER).next() {
@@ -357,6 +363,9 @@ impl ResponsePolicy for RelayPolicy<'_> {
     }
 
     fn trailer(&mut self, name: &[u8], value: &[u8]) -> bool {
+        if !forward::is_ours(name) {
+            return true;
+        }
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let [is_usage, is_total, is_cost] = [USAGE_HEADER, SPENT_HEADER, COST_HEADER].map(is);
         if is_usage {

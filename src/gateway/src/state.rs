@@ -18,7 +18,7 @@ use super::{
     auth::Auth,
     clients::ClientLimiter,
     clock::Clock,
-    limits::{LimitTime, RateLimiter, TokenBudgets, cost_name},
+    limits::{LimitTime, RateLimiter, TokenBudgets},
     local_response::LocalResponse,
     metrics::GatewayMetrics,
     peer::Peer,
@@ -90,7 +90,7 @@ impl GatewayContext {
             };
             let name = &route.workload.full_name;
             let tokens = route.object.budgets.as_ref().and_then(|budgets| part(budgets, name));
-            let cost = route.object.cost.as_ref().and_then(|cost| part(&cost.budgets, &cost_name(name)));
+            let cost = route.object.cost.as_ref().and_then(|cost| part(&cost.budgets, &cost.name(name)));
             route.meter.set_budget_left(tokens.into_iter().chain(cost).reduce(f64::min));
         }
     }

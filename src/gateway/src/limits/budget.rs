@@ -10,6 +10,7 @@
 //! other gateways know. A gateway that restarts reads the sums from the others, and from the next response of each Pod.
 
 use std::{
+    fmt,
     sync::{MutexGuard, PoisonError},
     time::Duration,
 };
@@ -39,6 +40,29 @@ pub(crate) struct TakenTotals {
     pub(crate) all: bool,
     /// That of the caller of the request.
     pub(crate) own: bool,
+}
+
+/// Tokens that are left for a request which a Pod gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PodShare {
+    left: LeftTokens,
+    /// Totals of the Pod that are taken off already, if its run is known: what it has counted besides is not.
+    seen: Option<SpentTokens>,
+}
+
+/// Writes the header. Runners that do not know `seen` read the rest.
+impl fmt::Display for PodShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { left, seen } = self;
+        write!(f, "{left}")?;
+        if let Some(SpentTokens { run, all, own, .. }) = seen {
+            write!(f, ", run=\"{run}\", seen={all}")?;
+            if let Some(own) = own {
+                write!(f, ", seen-own={own}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Refusal of a request for which no tokens are left, or nothing of their cost.
@@ -103,21 +127,29 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Returns the tokens that are left for a request.
+    /// Returns the tokens that are left for a request, and those that the Pod which gets it has reported, by its run if that is known.
     pub(crate) fn left(
         &self,
         budgets: &TokenBudgets,
         workload: &str,
         caller: impl FnOnce() -> ClientId,
+        run: Option<u64>,
         now: LimitTime,
-    ) -> LeftTokens {
-        let (table, day) = (self.spending(), now.day());
+    ) -> PodShare {
+        let (mut table, day) = (self.spending(), now.day());
+        let own_key = budgets.per_caller.map(|_| LimitKey::Caller(caller()));
         let left = |budget: u64, key: &LimitKey| budget.saturating_sub(table.spent(workload, key, day));
-        LeftTokens {
-            day,
-            all: budgets.per_workload.map(|budget| left(budget, &LimitKey::All)),
-            own: budgets.per_caller.map(|budget| left(budget, &LimitKey::Caller(caller()))),
-        }
+        let all = budgets.per_workload.map(|budget| left(budget, &LimitKey::All));
+        let own = budgets.per_caller.zip(own_key.as_ref()).map(|(budget, key)| left(budget, key));
+        // The total of callers without a name is not taken.
+        let named = own_key.filter(|key| matches!(key, LimitKey::Caller(ClientId::User(_))));
+        let seen = run.and_then(|run| {
+            let spending = table.of_day(workload, day);
+            let all = budgets.per_workload.map_or(Some(0), |_| spending.seen(&LimitKey::All, run))?;
+            let own = named.and_then(|key| spending.seen(&key, run));
+            Some(SpentTokens { day, run, all, own })
+        });
+        PodShare { left: LeftTokens { day, all, own }, seen }
     }
 
     /// Takes over the totals of a run of a Pod, as its response to this caller reports them.
@@ -138,12 +170,11 @@ impl RateLimiter {
             user @ ClientId::User(_) => Some((LimitKey::Caller(user), own)),
             ClientId::Address(_) => None,
         });
-        let mut table = self.spending();
-        let (spending, room) = table.of_day(workload, totals.day);
+        let mut table = self.spending_from(now);
+        let mut spending = table.of_day(workload, totals.day);
         let version = || self.next_version();
-        let all =
-            budgets.per_workload.is_some() && spending.take_total(LimitKey::All, totals.run, totals.all, room, version);
-        let own = own.is_some_and(|(key, own)| spending.take_total(key, totals.run, own, room, version));
+        let all = budgets.per_workload.is_some() && spending.take_total(LimitKey::All, totals.run, totals.all, version);
+        let own = own.is_some_and(|(key, own)| spending.take_total(key, totals.run, own, version));
         TakenTotals { all, own }
     }
 
@@ -161,10 +192,10 @@ impl RateLimiter {
         if tokens == 0 || (all.is_none() && own.is_none()) {
             return;
         }
-        let mut table = self.spending();
-        let (spending, room) = table.of_day(workload, now.day());
+        let mut table = self.spending_from(now);
+        let mut spending = table.of_day(workload, now.day());
         for key in all.into_iter().chain(own) {
-            spending.add(key, self.instance, tokens, room, || self.next_version());
+            spending.add(key, self.instance, tokens, || self.next_version());
         }
     }
 
@@ -173,14 +204,22 @@ impl RateLimiter {
         self.spending().spent(workload, &LimitKey::All, now.day())
     }
 
-    /// Takes over cells of another gateway. Those of this one are known, and those of another day are left out.
+    /// Takes over cells of another gateway. Those of this one are known, and those of another day are left out, but for the next one: the
+    /// other gateway, whose clock may be ahead at midnight, sends them only once.
     pub(super) fn merge_spent(&self, cells: &[SpentCell], now: LimitTime) {
-        let mut table = self.spending();
-        for cell in cells.iter().filter(|cell| cell.instance != self.instance && cell.day == now.day()) {
+        let mut table = self.spending_from(now);
+        let days = now.day()..=now.day().saturating_add(1);
+        for cell in cells.iter().filter(|cell| cell.instance != self.instance && days.contains(&cell.day)) {
             let Some(key) = LimitKey::read(&cell.key) else { continue };
-            let (spending, room) = table.of_day(&cell.workload, cell.day);
-            spending.merge(key, cell.instance, cell.tokens, room, || self.next_version());
+            table.of_day(&cell.workload, cell.day).merge(key, cell.instance, cell.tokens, || self.next_version());
         }
+    }
+
+    /// Locks the spending for a change, without the days that are over.
+    fn spending_from(&self, now: LimitTime) -> MutexGuard<'_, SpendingTable> {
+        let mut table = self.spending();
+        table.sweep(now.day());
+        table
     }
 
     pub(super) fn spending(&self) -> MutexGuard<'_, SpendingTable> {
@@ -233,13 +272,14 @@ mod tests {
         let refusal = gateway.check_budgets(&BUDGETS, NAME, || user("cleo"), NOW).unwrap_err();
         assert_eq!((refusal.budget, refusal.wait), (100, 86_400_000 - 1000));
         assert_eq!(refused(&gateway, "ada", TOMORROW), None, "the next day begins");
-        let left = |name: &str, now: LimitTime| gateway.left(&BUDGETS, NAME, || user(name), now);
+        let left = |name: &str, now: LimitTime| gateway.left(&BUDGETS, NAME, || user(name), None, now).left;
         let (day, all) = (NOW.day(), Some(0));
         assert_eq!(left("ada", NOW), LeftTokens { day, all, own: Some(0) }, "not less than none");
         assert_eq!(left("ben", NOW), LeftTokens { day, all, own: Some(21) });
         assert_eq!(left("ben", TOMORROW), LeftTokens { day: day + 1, all: Some(100), own: Some(60) });
         let none = TokenBudgets { per_workload: None, ..BUDGETS };
-        assert_eq!(gateway.left(&none, NAME, || user("cleo"), NOW), LeftTokens { day, all: None, own: Some(60) });
+        let share = gateway.left(&none, NAME, || user("cleo"), None, NOW);
+        assert_eq!(share.left, LeftTokens { day, all: None, own: Some(60) });
     }
 
     #[test]
@@ -263,6 +303,49 @@ mod tests {
         assert!(gateway.check_budgets(&BUDGETS, NAME, || address, NOW).is_err(), "its own tokens are counted here");
         assert_eq!(take(SpentTokens { day: NOW.day() + 1, ..total(999, None) }, &ada), TakenTotals::default());
         assert_eq!(gateway.spent_today(NAME, NOW), 50, "that of another day");
+    }
+
+    #[test]
+    fn a_pod_gets_to_know_which_of_its_tokens_are_taken_off() {
+        let gateway = RateLimiter::default();
+        let seen = |name: &str, run: u64| {
+            let seen = gateway.left(&BUDGETS, NAME, || user(name), Some(run), NOW).seen.unwrap();
+            (seen.run, seen.all, seen.own)
+        };
+        assert_eq!(seen("ada", 5), (5, 0, Some(0)), "what it has counted is not known");
+        let totals = SpentTokens { day: NOW.day(), run: 5, all: 40, own: Some(30) };
+        gateway.take_totals(&BUDGETS, NAME, || user("ada"), &totals, NOW);
+        count(&gateway, "ada", 7);
+        assert_eq!((seen("ada", 5), seen("ben", 5)), ((5, 40, Some(30)), (5, 40, Some(0))));
+        assert_eq!(seen("ada", 6), (6, 0, Some(0)), "another Pod");
+        let share = gateway.left(&BUDGETS, NAME, || user("ada"), Some(5), NOW).to_string();
+        assert_eq!(share, "day=20784, all=53, own=23, run=\"5\", seen=40, seen-own=30");
+        let address = || ClientId::Address([192, 0, 2, 1].into());
+        assert_eq!(gateway.left(&BUDGETS, NAME, address, Some(5), NOW).seen.unwrap().own, None);
+        for run in 10..300 {
+            gateway.take_totals(&BUDGETS, NAME, || user("ada"), &SpentTokens { run, ..totals }, NOW);
+        }
+        let share = gateway.left(&BUDGETS, NAME, || user("ada"), Some(299), NOW);
+        assert_eq!(share.seen, None, "the gateways count what it uses");
+    }
+
+    #[test]
+    fn what_a_gateway_whose_clock_is_ahead_has_counted_is_known_once_the_day_begins() {
+        let (behind, ahead) = (RateLimiter::default(), RateLimiter::default());
+        let address = SocketAddr::from(([10, 0, 0, 2], 8081));
+        behind.list(&[address]);
+        let ask = |now: LimitTime| {
+            let answer = ahead.answer(&behind.question(address, now), TOMORROW);
+            behind.take_answer(address, &answer, now);
+            answer.spent.len()
+        };
+        ask(NOW);
+        count(&behind, "ada", 7);
+        ahead.count_tokens(&BUDGETS, NAME, || user("ada"), (61, TakenTotals::default()), TOMORROW);
+        assert_eq!(ask(NOW), 2, "that of all, and that of the caller");
+        assert_eq!((behind.spent_today(NAME, NOW), behind.spent_today(NAME, TOMORROW)), (7, 61));
+        assert_eq!(ask(TOMORROW), 0, "nothing is sent again");
+        assert_eq!(refused(&behind, "ada", TOMORROW), Some(LimitPer::Caller));
     }
 
     #[test]

@@ -3,10 +3,16 @@
 //! They hold as those of [tokens](super::budget) do, in 10⁻⁹ of a currency. The operator writes the prices of the models into the status
 //! of the workload; each request takes them to its Pod, which reports the cost that it has counted today (`x-recif-cost`).
 
-use crds::usage::{ModelPrices, millionths};
+use crds::{
+    digest::sha256_hex,
+    usage::{ModelPrices, millionths},
+};
 
 use super::{BudgetRefusal, LimitPer, SpecifiedLimit, TokenBudgets, specified};
 use crate::local_response::LocalResponse;
+
+/// Digits of the digest of prices in a name: gateways that differ in them count apart.
+const DIGEST_DIGITS: usize = 12;
 
 /// Budgets of cost of a workload, with the prices by which it counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,26 +21,35 @@ pub struct CostBudgets {
     pub budgets: TokenBudgets,
     /// Prices of its models.
     pub prices: ModelPrices,
+    /// Beginning of the names by which costs at these prices are counted.
+    prefix: Box<str>,
 }
 
 impl CostBudgets {
+    /// Creates budgets in 10⁻⁹ of the currency of the prices.
+    pub fn new(budgets: TokenBudgets, prices: ModelPrices) -> Self {
+        let digest: String = sha256_hex(prices.to_string().as_bytes()).chars().take(DIGEST_DIGITS).collect();
+        Self { budgets, prices, prefix: format!("cost:{digest}:").into() }
+    }
+
     /// Reads the budgets of cost; `None`: there are none, or the status has no prices yet.
     pub(crate) fn read(specified: &[SpecifiedLimit], prices: Option<&str>) -> Option<Self> {
         let of = |per| Some(millionths(specified::find(specified, per)?.cost_per_day()?)?.saturating_mul(1000));
         let budgets = TokenBudgets { per_workload: of(LimitPer::Workload), per_caller: of(LimitPer::Caller) };
         let prices = prices.filter(|_| budgets != TokenBudgets::default()).and_then(ModelPrices::read)?;
-        Some(Self { budgets, prices })
+        Some(Self::new(budgets, prices))
+    }
+
+    /// Returns the name by which the cost of a workload is counted, beside its tokens. Cells only grow, so other prices have another name:
+    /// the Pods tell what the tokens of the day cost at these, which may be less, or in another currency.
+    pub(crate) fn name(&self, workload: &str) -> String {
+        [&*self.prefix, workload].concat()
     }
 
     /// Returns the response to a request for which nothing is left.
     pub(crate) fn response(&self, refusal: &BudgetRefusal) -> LocalResponse {
         refusal.response_for(&format!("cost {} {}", decimal(refusal.budget), self.prices.currency()))
     }
-}
-
-/// Returns the name by which the cost of a workload is counted, beside its tokens.
-pub(crate) fn cost_name(workload: &str) -> String {
-    format!("cost:{workload}")
 }
 
 /// Returns 10⁻⁹ of a currency as a decimal number with at least two digits behind the point.
@@ -71,6 +86,19 @@ mod tests {
             response.error,
             "this workload may cost 2.50 EUR a day, and those of today are spent: wait until 00:00 UTC"
         );
+    }
+
+    #[test]
+    fn costs_at_other_prices_are_counted_apart() {
+        let name = |prices: &str| {
+            let prices = ModelPrices::read(prices).unwrap();
+            CostBudgets::new(TokenBudgets::default(), prices).name("agent/ns/a")
+        };
+        let euros = name(PRICES);
+        assert_eq!(euros, name(PRICES));
+        assert!(euros.starts_with("cost:") && euros.ends_with(":agent/ns/a"), "{euros}");
+        assert_ne!(euros, name(&PRICES.replace("EUR", "USD")));
+        assert_ne!(euros, name(&PRICES.replace("3000000", "300000")));
     }
 
     #[test]

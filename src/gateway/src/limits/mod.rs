@@ -36,7 +36,6 @@ use tokio::sync::watch;
 pub use budget::TokenBudgets;
 pub(super) use budget::{BudgetRefusal, TakenTotals};
 pub use cost::CostBudgets;
-pub(super) use cost::cost_name;
 pub(super) use exchange::{MAX_REPORT, follow_gateways};
 pub(super) use refusal::{LimitPer, RateRefusal, form_at};
 pub(super) use report::LimitReport;
@@ -136,8 +135,7 @@ impl Default for RateLimiter {
 impl LimitTime {
     /// Returns the current time.
     pub(super) fn now(clock: &Clock) -> Self {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Self { unix: u64::try_from(since.as_millis()).unwrap_or(u64::MAX), up: clock.now() }
+        Self { unix: clock.unix(), up: clock.now() }
     }
 }
 
@@ -291,9 +289,9 @@ impl RateLimiter {
                 }
             }
         }
-        let spent = self.spending();
-        changed.extend(spent.changed_after(head.after).map(|(version, cells)| (version, ReportedCells::Spent(cells))));
-        drop(spent);
+        // If there are more, these are more than fit, so that the last ones are left out below.
+        let spent = self.spending().changed_after(head.after, MAX_REPORTED);
+        changed.extend(spent.into_iter().map(|(version, cells)| (version, ReportedCells::Spent(cells))));
         let more = changed.iter().map(|(_, cells)| cells.len()).sum::<usize>() > MAX_REPORTED;
         if more {
             changed.sort_unstable_by_key(|(version, _)| *version);

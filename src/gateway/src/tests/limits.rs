@@ -120,7 +120,7 @@ async fn once_its_tokens_are_used_a_caller_is_refused_until_midnight_and_others_
     assert!(refused.starts_with("HTTP/1.1 429 ") && refused.contains("x-recif-reason: budget\r\n"), "{refused}");
     assert_eq!(field(&refused, "x-should-retry"), Some("false"), "{refused}");
     let wait: u64 = field(&refused, "Retry-After").unwrap().parse().unwrap();
-    assert!((1..=86_400).contains(&wait), "{wait}");
+    assert_eq!(wait, 43_200);
     let said = body(&refused);
     assert_eq!((&said["reason"], &said["retryAfter"]), (&json!("budget"), &json!(wait)));
     assert!(said["error"].as_str().unwrap().contains("each caller of this workload may use 13 tokens a day"), "{said}");
@@ -151,11 +151,10 @@ async fn a_pod_gets_to_know_what_is_left_and_not_by_the_client() {
     let mut pod = TestPod::start().await;
     let gateway = TestGateway::start(&[], &[pod.address]).await;
     let request = b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nX-Recif-Left: day=1, all=9\r\n\r\n";
-    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
     for (workload, expected) in [
         (object(), None),
-        (budgeted(Some(100), None), Some(format!("day={today}, all=100"))),
-        (budgeted(Some(100), Some(50)), Some(format!("day={today}, all=58, own=50"))),
+        (budgeted(Some(100), None), Some(format!("day={TODAY}, all=100"))),
+        (budgeted(Some(100), Some(50)), Some(format!("day={TODAY}, all=58, own=50"))),
     ] {
         gateway.object(Some(workload));
         let mut client = gateway.send(request).await;
@@ -167,18 +166,44 @@ async fn a_pod_gets_to_know_what_is_left_and_not_by_the_client() {
     }
 }
 
+fn priced(budget: u64, prices: &str) -> Object {
+    let budgets = TokenBudgets { per_workload: Some(budget), per_caller: None };
+    let prices = crds::usage::ModelPrices::read(prices).unwrap();
+    Object { cost: Some(CostBudgets::new(budgets, prices)), ..object() }
+}
+
+#[tokio::test]
+async fn a_price_that_is_corrected_counts_for_the_whole_day() {
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    for (prices, left, spent) in [
+        ("EUR, p/m 10000000 0 0 0", "all=1000", 2000),
+        // The typo is corrected, and the Pod tells what its tokens cost at the new price.
+        ("EUR, p/m 1000000 0 0 0", "all=1000, run=\"5\", seen=0", 200),
+        ("EUR, p/m 1000000 0 0 0", "all=800, run=\"5\", seen=200", 210),
+        ("USD, p/m 2000000 0 0 0", "all=1000, run=\"5\", seen=0", 420),
+        ("EUR, p/m 1000000 0 0 0", "all=790, run=\"5\", seen=210", 210),
+    ] {
+        gateway.object(Some(priced(1000, prices)));
+        let mut client = gateway.send(GET).await;
+        let (mut io, head) = pod.next().await;
+        assert_eq!(field(&head, "x-recif-left-cost"), Some(&*format!("day={TODAY}, {left}")), "{head}");
+        let total = format!("close\r\nx-recif-cost: day={TODAY}, run=\"5\", all={spent}");
+        io.write_all(&with_header("Connection", &total)).await.unwrap();
+        whole(&mut client).await;
+    }
+    gateway.object(Some(priced(1000, "EUR, p/m 10000000 0 0 0")));
+    let refused = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
+    assert!(refused.contains("x-recif-reason: budget\r\n"), "{refused}");
+}
+
 #[tokio::test]
 async fn cost_counts_by_the_prices_that_each_request_takes_to_its_pod() {
     let mut pod = TestPod::start().await;
     let gateway = TestGateway::start(&[], &[pod.address]).await;
     let prices = "EUR, openai/gpt-5 1000000 0 0 2000000";
-    let cost = CostBudgets {
-        budgets: TokenBudgets { per_workload: Some(2_000_000), per_caller: None },
-        prices: crds::usage::ModelPrices::read(prices).unwrap(),
-    };
-    gateway.object(Some(Object { cost: Some(cost), ..object() }));
-    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
-    let total = format!("close\r\nx-recif-cost: day={today}, run=\"5\", all=1999999");
+    gateway.object(Some(priced(2_000_000, prices)));
+    let total = format!("close\r\nx-recif-cost: day={TODAY}, run=\"5\", all=1999999");
     for (left, counts) in [
         // Without a total the gateway counts what the response used: 1000 * 1000 + 250 * 2000.
         (2_000_000, "close\r\nx-recif-usage: in=1000, out=250, model=\"openai/gpt-5\""),
@@ -187,7 +212,7 @@ async fn cost_counts_by_the_prices_that_each_request_takes_to_its_pod() {
     ] {
         let mut client = gateway.send(GET).await;
         let (mut io, head) = pod.next().await;
-        assert_eq!(field(&head, "x-recif-left-cost"), Some(&*format!("day={today}, all={left}")), "{head}");
+        assert_eq!(field(&head, "x-recif-left-cost"), Some(&*format!("day={TODAY}, all={left}")), "{head}");
         assert_eq!((field(&head, "x-recif-prices"), field(&head, "x-recif-left")), (Some(prices), None));
         io.write_all(&with_header("Connection", counts)).await.unwrap();
         let (answer, _) = whole(&mut client).await;
@@ -206,9 +231,8 @@ async fn cost_counts_by_the_prices_that_each_request_takes_to_its_pod() {
 
 #[tokio::test]
 async fn the_totals_of_a_pod_are_those_of_the_day_and_no_client_gets_them() {
-    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
     let total = |all: u64| {
-        let spent = format!("x-recif-spent: day={today}, run=\"5\", all={all}");
+        let spent = format!("x-recif-spent: day={TODAY}, run=\"5\", all={all}");
         with_header("x-recif-usage", &format!("in=9, out=9\r\n{spent}"))
     };
     let gateway = TestGateway::start(&[], &[pod_that_sends(total(99)).await]).await;
@@ -225,15 +249,26 @@ async fn the_totals_of_a_pod_are_those_of_the_day_and_no_client_gets_them() {
 }
 
 #[tokio::test]
+async fn without_a_budget_totals_are_not_taken_and_no_client_gets_them_either() {
+    let totals =
+        format!("close\r\nX-Recif-Spent: day={TODAY}, run=\"5\", all=9\r\nX-Recif-Cost: day={TODAY}, run=\"5\", all=9");
+    let gateway = TestGateway::start(&[], &[pod_that_sends(with_header("Connection", &totals)).await]).await;
+    let answer = gateway.answer(&request("/v1/agents/ns/a/x", "192.0.2.1")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!((field(&answer, "x-recif-spent"), field(&answer, "x-recif-cost")), (None, None), "{answer}");
+    let now = crate::limits::LimitTime::now(&gateway.shared.clock);
+    assert_eq!(gateway.shared.limits.spent_today("agent/ns/a", now), 0);
+}
+
+#[tokio::test]
 async fn a_stream_that_its_client_leaves_is_counted_by_the_next_response() {
     let mut pod = TestPod::start().await;
     let gateway = TestGateway::start(&[], &[pod.address]).await;
     gateway.object(Some(budgeted(Some(100), None)));
-    let today = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
     for all in [0, 100] {
         let mut client = gateway.send(GET).await;
         let (mut io, _) = pod.next().await;
-        let spent = format!("x-recif-spent: day={today}, run=\"5\", all={all}");
+        let spent = format!("x-recif-spent: day={TODAY}, run=\"5\", all={all}");
         let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n{spent}\r\n\r\n");
         io.write_all(head.as_bytes()).await.unwrap();
         assert!(read_head(&mut client).await.starts_with("HTTP/1.1 200 "));
@@ -258,10 +293,9 @@ async fn admissions_are_exchanged_only_by_those_who_have_the_keys() {
     };
     let cell = json!({
         "workload": "agent/ns/a", "key": "all", "instance": 7,
-        "counts": { "newest": unix_now() / 10, "counts": [1, 1, 1, 1, 1, 1, 1] },
+        "counts": { "newest": NOON / 10_000, "counts": [1, 1, 1, 1, 1, 1, 1] },
     });
-    let day = crds::usage::day_of(i64::try_from(unix_now()).unwrap());
-    let spent = json!({ "workload": "agent/ns/a", "key": "all", "instance": 7, "day": day, "tokens": 12 });
+    let spent = json!({ "workload": "agent/ns/a", "key": "all", "instance": 7, "day": TODAY, "tokens": 12 });
     let mut report = json!({ "from": 7, "to": 0, "read": 0, "after": 0, "version": 9, "more": false, "cells": [cell] });
     assert_eq!(ask(DEMAND_AUDIENCE, report.to_string()).await.0, 401, "the operator has no business there");
     assert_eq!(ask(LIMITS_AUDIENCE, "{}".into()).await.0, 400);

@@ -52,6 +52,11 @@ const GET: &[u8] = b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-load: 1/0\r\n\r\nok";
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\nx-recif-reason: over-capacity\r\n\r\nno";
 
+/// Day of the gateways, in days since 1970: none begins while a test runs.
+const TODAY: i64 = 20_784;
+/// Their time, in milliseconds since 1970.
+const NOON: u64 = TODAY as u64 * 86_400_000 + 43_200_000;
+
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
@@ -135,7 +140,7 @@ impl TestGateway {
     ) -> Self {
         let flags = [&["gateway", "--auth", "none", "--listen", "127.0.0.1:0"], flags].concat();
         let args = Cli::parse_from(flags).args;
-        let (clock, meters) = (Clock::new(), Arc::new(Meters::new(args.metrics.by_workload)));
+        let (clock, meters) = (Clock::at(NOON), Arc::new(Meters::new(args.metrics.by_workload)));
         let metrics = GatewayMetrics::new(meters.clone(), |_| {});
         let audit = AuditLog::start(args.audit, out, metrics.audit_dropped.clone()).unwrap();
         let shared = Arc::new(GatewayContext {

@@ -2,38 +2,86 @@
 
 use std::{
     collections::HashMap,
+    io,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use actions::ports::{CachedChild, ChildKind, ChildRef, DeploymentState, ReplicasManagers, WorkloadPod};
+use actions::ports::{CacheReader, CachedChild, ChildKind, ChildRef, DeploymentState, ReplicasManagers, WorkloadPod};
 use async_trait::async_trait;
-use crds::Scaling;
-use machine::ApiError;
+use cluster::{
+    ChangeSource, ObjectVersion, Transport, Versioned, WatchHealth, WriteGate,
+    cache::{Caches, InformerReader},
+    crash::CrashPoint,
+    metrics::ApiMetrics,
+};
+use crds::{Agent, Scaling};
+use http::{Request, Response};
+use kube::client::Body;
+use machine::{ApiError, Clock, SystemClock};
 use meta::Key;
 use operator::scaler::{
-    ModelCounts, ReportedTokens, ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView,
+    LiveFleet, ModelCounts, ReportedTokens, ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView,
 };
+use serde_json::json;
 
 use crate::pods::{GROUPS, PODS, WORKLOADS, address};
 
 /// Fleet without changes; see the module.
-pub(crate) struct IdleFleet(Mutex<HashMap<WorkloadId, WorkloadView>>);
+pub(crate) struct IdleFleet {
+    views: Mutex<HashMap<WorkloadId, WorkloadView>>,
+    /// The same workloads in caches, by which their budgets are looked at.
+    live: LiveFleet,
+}
 
 impl IdleFleet {
-    /// Creates 1000 workloads of 10 Pods, whose sidecars listen at this port.
-    pub(crate) fn new(port: u16) -> Self {
-        let groups = (0..GROUPS).flat_map(|group| (0..WORKLOADS).map(move |workload| (group, workload)));
-        Self(Mutex::new(groups.map(|(group, workload)| workload_of(group, workload, port)).collect()))
+    /// Creates 1000 workloads of 10 Pods, whose sidecars listen at this port. Must be called within a runtime.
+    pub(crate) fn new(port: u16) -> io::Result<Self> {
+        let views = workloads().map(|(group, workload)| workload_of(group, workload, port)).collect();
+        Ok(Self { views: Mutex::new(views), live: live_fleet()? })
     }
 
     fn all_of_them(&self) -> MutexGuard<'_, HashMap<WorkloadId, WorkloadView>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+fn workloads() -> impl Iterator<Item = (u8, u8)> {
+    (0..GROUPS).flat_map(|group| (0..WORKLOADS).map(move |workload| (group, workload)))
+}
+
+fn name_of(group: u8, workload: u8) -> String {
+    format!("w-{group}-{workload}")
+}
+
+/// Returns the workloads in caches. One of ten has a budget of tokens, of which nothing is spent.
+fn live_fleet() -> io::Result<LiveFleet> {
+    let maps = Caches::default();
+    for (group, workload) in workloads() {
+        let name = name_of(group, workload);
+        let budget = workload.is_multiple_of(10).then(|| json!({"per": "workload", "tokensPerDay": 1_000_000}));
+        let limits: Vec<_> = budget.into_iter().collect();
+        let agent: Agent = serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "ns", "uid": name},
+            "spec": {"name": name, "framework": "corail", "limits": limits},
+            "status": {"phase": "Running"},
+        }))?;
+        let version = ObjectVersion { key: Key::new("ns", name.as_str()), uid: name, resource_version: 1 };
+        maps.kinds.of::<Agent>().observe(Versioned::new(version, agent), ChangeSource::Watch);
+    }
+    let service = tower::service_fn(|_: Request<Body>| async {
+        Err::<Response<Body>, _>(io::Error::other("there is no API server"))
+    });
+    let client = kube::Client::new(service, "default");
+    let transport = Transport::new(client, || None, WriteGate::always(), CrashPoint::default(), ApiMetrics::default());
+    let board = Arc::new(WatchHealth::default());
+    let caches: Arc<dyn CacheReader> = Arc::new(InformerReader::new(&maps, board.clone()));
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    Ok(LiveFleet::new(&Arc::new(transport), &maps, &caches, &clock, Arc::default(), board))
+}
+
 fn workload_of(group: u8, workload: u8, port: u16) -> (WorkloadId, WorkloadView) {
-    let name = format!("w-{group}-{workload}");
+    let name = name_of(group, workload);
     let pods = (0..PODS).map(|at| {
         let name = format!("{name}-{at}");
         Arc::new(WorkloadPod {
@@ -124,8 +172,8 @@ impl WorkloadFleet for IdleFleet {
         Ok(())
     }
 
-    fn due_budgets(&self, _: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
-        Vec::new()
+    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
+        self.live.due_budgets(reported)
     }
 
     async fn note_budget(&self, _: &WorkloadId, _: Option<ReportedTokens>) -> Result<(), ApiError> {

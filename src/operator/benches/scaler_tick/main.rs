@@ -47,9 +47,12 @@ fn measure(pods: &mut std::process::Child) -> io::Result<()> {
     let port: u16 = port.parse().map_err(io::Error::other)?;
     let mut registry = Registry::default();
     let metrics = ScalerMetrics::new(&mut registry, true);
-    let fleet = Arc::new(IdleFleet::new(port));
-    let scaler = Arc::new(Scaler::new(fleet, Duration::from_secs(1), Keys::default(), metrics));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let fleet = {
+        let _within = runtime.enter();
+        Arc::new(IdleFleet::new(port)?)
+    };
+    let scaler = Arc::new(Scaler::new(fleet, Duration::from_secs(1), Keys::default(), metrics));
     runtime.spawn(scaler.run());
     runtime.block_on(async { tokio::time::sleep(WARM_UP).await });
     let (begun, cpu, before) = (Instant::now(), cpu_seconds()?, ticks(&registry)?);

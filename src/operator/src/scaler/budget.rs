@@ -3,7 +3,7 @@
 //!
 //! It becomes False when the budget of today is spent, and True when it is not any more: it was raised, or the next day has begun. What no
 //! gateway reports changes nothing until then. So there is one write when it begins, and one when it ends; before it is absent, and
-//! without a budget it is removed. While cost cannot be counted, as a model has no price, it is Unknown.
+//! without a budget it is removed. While the prices of the models cannot be counted by and no budget is spent, it is Unknown.
 
 use std::{cmp::Ordering, collections::HashMap};
 
@@ -18,7 +18,11 @@ use meta::{CommonStatus, condition_type};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{WorkloadId, cost::PriceProblem, status::replace_condition};
+use super::{
+    WorkloadId,
+    cost::{EffectivePrices, PriceProblem},
+    status::replace_condition,
+};
 
 /// Tokens that a gateway reports for a workload. Of several reports the latest day counts, and of that the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -79,22 +83,16 @@ pub(super) struct BudgetNote {
 pub(super) fn change(
     status: &CommonStatus,
     limits: &[Limit],
-    prices: &Result<Option<ModelPrices>, PriceProblem>,
+    EffectivePrices { prices, problem }: &EffectivePrices,
     reported: Option<ReportedTokens>,
     now: Timestamp,
 ) -> Option<BudgetChange> {
     let stored = status.condition(condition_type::WITHIN_LIMITS);
-    let prices = match prices {
-        Ok(prices) => prices.as_ref(),
-        Err(PriceProblem { reason, message }) => {
-            let is_said = stored.is_some_and(|stored| stored.status == "Unknown" && stored.message == *message);
-            return (!is_said).then(|| BudgetChange::Unknown(reason, message.clone()));
-        }
-    };
     let of_workload = limits.iter().find(|limit| limit.per == PER_WORKLOAD);
     let tokens = of_workload.and_then(|limit| limit.tokens_per_day).and_then(|tokens| u64::try_from(tokens).ok());
-    let cost = of_workload.and_then(|limit| limit.cost_per_day.as_deref()).zip(prices);
-    if tokens.is_none() && cost.is_none() {
+    let cost = of_workload.and_then(|limit| limit.cost_per_day.as_deref()).zip(prices.as_ref());
+    let is_limited = tokens.is_some() || cost.is_some();
+    if !is_limited && problem.is_none() {
         return stored.map(|_| BudgetChange::Remove);
     }
     let today = day_of(now.as_second());
@@ -104,15 +102,21 @@ pub(super) fn change(
         let cost = cost.filter(|(budget, _)| reported.cost >= nanos(budget));
         tokens.or(cost.map(|(budget, prices)| cost_message(budget, prices)))
     });
-    let stored = stored.filter(|stored| stored.status != "True");
-    match (stored, spent) {
-        (None, Some(spent)) => Some(BudgetChange::Spent(spent)),
-        (Some(stored), Some(spent)) => (stored.message != spent).then_some(BudgetChange::Spent(spent)),
-        (Some(stored), None) => {
-            let since = day_of(stored.last_transition_time.0.as_second());
-            (reported.is_some() || since < today || stored.status == "Unknown").then_some(BudgetChange::Within)
+    if let Some(spent) = spent {
+        let is_said = stored.is_some_and(|stored| stored.status == "False" && stored.message == spent);
+        return (!is_said).then_some(BudgetChange::Spent(spent));
+    }
+    let was_spent_today = stored
+        .is_some_and(|stored| stored.status == "False" && day_of(stored.last_transition_time.0.as_second()) >= today);
+    if was_spent_today && is_limited && reported.is_none() {
+        return None;
+    }
+    match problem {
+        Some(PriceProblem { reason, message }) => {
+            let is_said = stored.is_some_and(|stored| stored.status == "Unknown" && stored.message == *message);
+            (!is_said).then(|| BudgetChange::Unknown(reason, message.clone()))
         }
-        (None, None) => None,
+        None => stored.is_some_and(|stored| stored.status != "True").then_some(BudgetChange::Within),
     }
 }
 
@@ -138,11 +142,14 @@ fn condition_patch(uid: &str, generation: i64, status: &Value, change: &BudgetCh
         BudgetChange::Spent(message) => ("False", reason::BUDGET_SPENT, message.as_str()),
         BudgetChange::Unknown(reason, message) => ("Unknown", *reason, message.as_str()),
     };
+    let mut stored = status["conditions"].as_array().into_iter().flatten();
+    let same = stored.find(|known| known["type"] == condition_type::WITHIN_LIMITS && known["status"] == word);
+    // The API server stores whole seconds.
+    let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+    let since = same.map_or_else(|| Value::from(seconds), |same| same["lastTransitionTime"].clone());
     let condition = json!({
         "type": condition_type::WITHIN_LIMITS, "status": word, "reason": reason, "message": message,
-        "observedGeneration": generation,
-        // The API server stores whole seconds.
-        "lastTransitionTime": Timestamp::from_second(now.as_second()).unwrap_or(now).to_string(),
+        "observedGeneration": generation, "lastTransitionTime": since,
     });
     replace_condition(uid, status, condition_type::WITHIN_LIMITS, Some(condition))
 }
@@ -196,13 +203,13 @@ mod tests {
     ) -> Option<BudgetChange> {
         let budget = budget.map(|tokens| json!({"per": "workload", "tokensPerDay": tokens}));
         let reported = reported.map(|(days_ago, spent)| (days_ago, spent, 0));
-        change_of(stored, budget, &Ok(None), reported)
+        change_of(stored, budget, &EffectivePrices::default(), reported)
     }
 
     fn change_of(
         stored: Option<(&str, &str, &str)>,
         budget: Option<Value>,
-        prices: &Result<Option<ModelPrices>, PriceProblem>,
+        prices: &EffectivePrices,
         reported: Option<(i64, u64, u64)>,
     ) -> Option<BudgetChange> {
         let condition = stored.map(|(status, message, since)| {
@@ -246,29 +253,80 @@ mod tests {
         }
     }
 
+    const MISSING: &str = "model \"m\" has no spec.price, which costPerDay needs";
+
+    /// Returns these prices, and if so the problem that they are not those of now.
+    fn effective(prices: Option<&str>, is_problem: bool) -> EffectivePrices {
+        let problem = PriceProblem { reason: "PriceMissing", message: MISSING.to_owned() };
+        EffectivePrices { prices: prices.and_then(ModelPrices::read), problem: is_problem.then_some(problem) }
+    }
+
     #[test]
-    fn a_budget_of_cost_needs_prices() {
-        let missing = "model \"m\" has no spec.price, which costPerDay needs";
-        let problem = || Err(PriceProblem { reason: "PriceMissing", message: missing.to_owned() });
-        let prices = || Ok(ModelPrices::read("EUR, p/m 1 1 1 1"));
-        let unknown = Some(("Unknown", missing, "2026-01-02T00:00:01Z"));
+    fn a_budget_of_cost_needs_prices_and_the_last_ones_hold() {
+        let one = Some("EUR, p/m 1 1 1 1");
         let spent =
             "its cost budget of today (2.5 EUR) is spent, 429 until 00:00 UTC: raise limits[workload].costPerDay";
+        let unknown = Some(("Unknown", MISSING, "2026-01-02T00:00:01Z"));
         let stored = Some(("False", spent, "2026-01-02T00:00:01Z"));
-        let lacking = BudgetChange::Unknown("PriceMissing", missing.to_owned());
+        let lacking = || Some(BudgetChange::Unknown("PriceMissing", MISSING.to_owned()));
+        let is_spent = || Some(BudgetChange::Spent(spent.to_owned()));
         for (stored, prices, cost, expected) in [
-            (None, problem(), 9_000_000_000, Some(lacking)),
-            (unknown, problem(), 9_000_000_000, None),
-            (unknown, prices(), 0, Some(BudgetChange::Within)),
-            (None, prices(), 2_499_999_999, None),
-            (None, prices(), 2_500_000_000, Some(BudgetChange::Spent(spent.to_owned()))),
-            (stored, prices(), 2_500_000_000, None),
-            (stored, prices(), 0, Some(BudgetChange::Within)),
-            (None, Ok(None), 9_000_000_000, None),
+            (None, effective(None, true), 9_000_000_000, lacking()),
+            (unknown, effective(None, true), 9_000_000_000, None),
+            (None, effective(one, true), 2_499_999_999, lacking()),
+            (None, effective(one, true), 2_500_000_000, is_spent()),
+            (unknown, effective(one, true), 2_500_000_000, is_spent()),
+            (stored, effective(one, true), 2_500_000_000, None),
+            (stored, effective(one, true), 0, lacking()),
+            (unknown, effective(one, false), 0, Some(BudgetChange::Within)),
+            (None, effective(one, false), 2_499_999_999, None),
+            (None, effective(one, false), 2_500_000_000, is_spent()),
+            (stored, effective(one, false), 2_500_000_000, None),
+            (stored, effective(one, false), 0, Some(BudgetChange::Within)),
+            (None, effective(None, false), 9_000_000_000, None),
         ] {
             let budget = json!({"per": "workload", "costPerDay": "2.5"});
             let found = change_of(stored, Some(budget), &prices, Some((0, 0, cost)));
             assert_eq!(found, expected, "{stored:?} {prices:?} {cost}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_spent_whether_there_are_prices_or_not() {
+        let both = || Some(json!({"per": "workload", "tokensPerDay": 2_000_000, "costPerDay": "2.5"}));
+        let cost = || Some(json!({"per": "workload", "costPerDay": "2.5"}));
+        let spent = Some(("False", SPENT, "2026-01-02T00:00:01Z"));
+        let yesterday = Some(("False", SPENT, "2026-01-01T23:59:59Z"));
+        let lacking = || Some(BudgetChange::Unknown("PriceMissing", MISSING.to_owned()));
+        for (stored, budget, reported, expected) in [
+            (None, both(), Some((0, 2_000_000, 0)), Some(BudgetChange::Spent(SPENT.to_owned()))),
+            (None, both(), Some((0, 1_999_999, 0)), lacking()),
+            (spent, both(), Some((0, 2_000_000, 0)), None),
+            (spent, both(), Some((0, 1, 0)), lacking()),
+            (spent, both(), None, None),
+            (yesterday, both(), None, lacking()),
+            // Without prices there is no limit which is spent.
+            (spent, cost(), None, lacking()),
+        ] {
+            let found = change_of(stored, budget.clone(), &effective(None, true), reported);
+            assert_eq!(found, expected, "{stored:?} {budget:?} {reported:?}");
+        }
+    }
+
+    #[test]
+    fn the_condition_has_its_time_while_its_status_is_the_same() {
+        let earlier = "2026-01-02T00:00:01Z";
+        let status = json!({"conditions": [
+            {"type": "WithinLimits", "status": "False", "message": "other", "lastTransitionTime": earlier},
+        ]});
+        for (change, since) in [
+            (BudgetChange::Spent(SPENT.to_owned()), earlier),
+            (BudgetChange::Within, "2026-01-02T00:00:04Z"),
+            (BudgetChange::Unknown("PriceMissing", MISSING.to_owned()), "2026-01-02T00:00:04Z"),
+        ] {
+            let note = BudgetNote { change: Some(change), prices: None };
+            let written = patch("u", 3, &status, &note, now());
+            assert_eq!(written[2]["value"][0]["lastTransitionTime"], since, "{written}");
         }
     }
 

@@ -1,33 +1,24 @@
 //! Port of the scaler on the cluster itself: reads the informer caches, writes through the API.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, fmt, net::SocketAddr, sync::Arc};
 
-use actions::{
-    ports::{CacheReader, CachedChild, ChildKind, WorkloadPod},
-    workload::{SCALER, WorkloadKind},
-};
+use actions::ports::{CacheReader, CachedChild, ChildKind, WorkloadPod};
 use async_trait::async_trait;
 use cluster::{
-    Change, CustomObjects, ObjectMap, ScaleWriter, Transport, WatchHealth,
+    Change, ObjectMap, ScaleWriter, Transport, WatchHealth,
     cache::{Caches, Referrers, workload_label},
 };
-use crds::{Agent, CustomObject, Flow, FlowSet, GROUP, KINDS, RefKind, Tool};
-use machine::{ApiError, Clock, ObjectClient as _};
+use crds::{Agent, Flow, FlowSet, GROUP, KINDS, RefKind, Tool};
+use machine::{ApiError, Clock};
 use meta::{Key, PhasedObject as _};
-use tokio::sync::Notify;
 
 use super::{
-    budget::{self, BudgetNote, ReportedTokens},
-    cost::{self, PricedKind},
+    budget::ReportedTokens,
+    changed_workloads::ChangedWorkloads,
     fallback::FallbackConditions,
     fleet::{ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView},
     gateways::ModelCounts,
-    status,
+    kind_fleet::{KindFleet, KindWorkloads},
 };
 
 /// Addresses behind the gateways' admin Service, by EndpointSlice.
@@ -73,9 +64,9 @@ impl LiveFleet {
             }
         });
         let kinds: Vec<Box<dyn KindFleet>> = vec![
-            KindWorkloads::<Agent>::watched(maps.kinds.of::<Agent>(), transport, caches, clock, &changes),
-            KindWorkloads::<Flow>::watched(maps.kinds.of::<Flow>(), transport, caches, clock, &changes),
-            KindWorkloads::<FlowSet>::watched(maps.kinds.of::<FlowSet>(), transport, caches, clock, &changes),
+            KindWorkloads::<Agent>::watched(maps.kinds.of::<Agent>(), transport, caches, clock, &board, &changes),
+            KindWorkloads::<Flow>::watched(maps.kinds.of::<Flow>(), transport, caches, clock, &board, &changes),
+            KindWorkloads::<FlowSet>::watched(maps.kinds.of::<FlowSet>(), transport, caches, clock, &board, &changes),
         ];
         let fallbacks = FallbackConditions::new(maps.kinds.of::<Agent>(), transport, caches, clock);
         let writer = ScaleWriter::new(transport.clone(), deployments);
@@ -165,145 +156,6 @@ impl WorkloadFleet for LiveFleet {
     }
 }
 
-/// Workloads of one kind.
-#[async_trait]
-trait KindFleet: Send + Sync {
-    fn kind(&self) -> &'static str;
-    fn keys(&self) -> Vec<Key>;
-    fn view(&self, key: &Key) -> Option<WorkloadView>;
-    async fn write_status(&self, key: &Key, uid: &str, status: &ScalingStatus) -> Result<(), ApiError>;
-    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId>;
-    async fn note_budget(&self, key: &Key, reported: Option<ReportedTokens>) -> Result<(), ApiError>;
-}
-
-struct KindWorkloads<K> {
-    map: Arc<ObjectMap<K>>,
-    caches: Arc<dyn CacheReader>,
-    clock: Arc<dyn Clock>,
-    objects: CustomObjects<K>,
-}
-
-impl<K: WorkloadKind + CustomObject + PricedKind> KindWorkloads<K> {
-    fn watched(
-        map: &Arc<ObjectMap<K>>,
-        transport: &Arc<Transport>,
-        caches: &Arc<dyn CacheReader>,
-        clock: &Arc<dyn Clock>,
-        changes: &Arc<ChangedWorkloads>,
-    ) -> Box<dyn KindFleet> {
-        let sink = changes.clone();
-        map.subscribe(move |change| {
-            if concerns_scaling(change) {
-                sink.add(WorkloadId { kind: K::KIND, key: change.key.clone() });
-            }
-        });
-        let objects = CustomObjects::new(transport.clone(), map.clone()).managed_by(SCALER);
-        Box::new(Self { map: map.clone(), caches: caches.clone(), clock: clock.clone(), objects })
-    }
-
-    /// Returns what has to change in the status of a workload with budgets, by this report.
-    fn budget_note(&self, cr: &K, reported: Option<ReportedTokens>) -> Option<BudgetNote> {
-        let status = cr.common().filter(|status| !cr.is_deleting() && !status.is_initial())?;
-        let (limits, namespace) = (&cr.traffic().limits, cr.meta().namespace.as_deref().unwrap_or_default());
-        let prices = cost::prices(cr, limits, namespace, self.caches.as_ref());
-        let change = budget::change(status, limits, &prices, reported, self.clock.now());
-        let prices = prices.ok().flatten().map(|prices| prices.to_string());
-        let is_known = cr.status().and_then(|status| status.prices.as_ref()) == prices.as_ref();
-        let prices = (!is_known).then_some(prices);
-        (change.is_some() || prices.is_some()).then_some(BudgetNote { change, prices })
-    }
-}
-
-#[async_trait]
-impl<K: WorkloadKind + CustomObject + PricedKind> KindFleet for KindWorkloads<K> {
-    fn kind(&self) -> &'static str {
-        K::KIND
-    }
-
-    fn keys(&self) -> Vec<Key> {
-        self.map.keys()
-    }
-
-    fn view(&self, key: &Key) -> Option<WorkloadView> {
-        let cr = self.map.get(key).filter(|cr| !cr.is_deleting())?;
-        let deployment = self.caches.child(&cr.deployment());
-        let scaling = cr.scaling().cloned();
-        let held =
-            deployment.as_ref().and_then(|live| live.deployment.as_ref()).is_some_and(|it| it.replicas_managers.scaler);
-        if scaling.is_none() && !held {
-            return None;
-        }
-        Some(WorkloadView {
-            uid: cr.uid().to_owned(),
-            scaling,
-            stopped: cr.replicas() == 0,
-            failed: cr.common().is_some_and(crds::is_ended_by_ready_pods),
-            deployment,
-            pods: self.caches.pods(K::KIND, &key.namespace, &key.name),
-            tool: None,
-            status: ScalingStatus {
-                desired: cr.status().and_then(|status| status.desired_replicas),
-                active: cr.common().and_then(status::active),
-            },
-        })
-    }
-
-    async fn write_status(&self, key: &Key, uid: &str, status: &ScalingStatus) -> Result<(), ApiError> {
-        let Some(cr) = self.map.get(key).filter(|cr| cr.uid() == uid) else { return Ok(()) };
-        match status::patch(uid, cr.generation(), &cr.status_json(), status, self.clock.now()) {
-            Some(patch) => self.objects.patch_status(key, patch).await.map(drop),
-            None => Ok(()),
-        }
-    }
-
-    fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
-        let keys = self.map.keys().into_iter().filter_map(|key| Some((self.map.get(&key)?, key)));
-        let due = keys.filter_map(|(cr, key)| {
-            let id = WorkloadId { kind: K::KIND, key };
-            self.budget_note(&cr, reported.get(&id).copied()).map(|_| id)
-        });
-        due.collect()
-    }
-
-    async fn note_budget(&self, key: &Key, reported: Option<ReportedTokens>) -> Result<(), ApiError> {
-        let Some(cr) = self.map.get(key) else { return Ok(()) };
-        let Some(note) = self.budget_note(&cr, reported) else { return Ok(()) };
-        let patch = budget::patch(cr.uid(), cr.generation(), &cr.status_json(), &note, self.clock.now());
-        self.objects.patch_status(key, patch).await.map(drop)
-    }
-}
-
-/// Workloads that changed since the last call of `drain`.
-#[derive(Debug, Default)]
-struct ChangedWorkloads {
-    ids: Mutex<HashSet<WorkloadId>>,
-    added: Notify,
-}
-
-impl ChangedWorkloads {
-    fn add(&self, id: WorkloadId) {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
-        self.added.notify_one();
-    }
-
-    async fn drain(&self) -> Vec<WorkloadId> {
-        loop {
-            let taken = std::mem::take(&mut *self.ids.lock().unwrap_or_else(PoisonError::into_inner));
-            if !taken.is_empty() {
-                return taken.into_iter().collect();
-            }
-            self.added.notified().await;
-        }
-    }
-}
-
-/// Reports whether a change of a workload concerns the scaler: its identity or spec is new, and it has scaling or had.
-fn concerns_scaling<K: WorkloadKind>(change: &Change<K>) -> bool {
-    let of = |cr: &Option<Arc<K>>| cr.as_ref().map(|cr| (cr.uid().to_owned(), cr.generation(), cr.is_deleting()));
-    let scaled = |cr: &Option<Arc<K>>| cr.as_ref().is_some_and(|cr| cr.scaling().is_some());
-    of(&change.old) != of(&change.new) && (scaled(&change.old) || scaled(&change.new))
-}
-
 /// Reports whether a change of a Deployment concerns the scaler: it is new, or its number of Pods or the owners of that changed.
 fn concerns_replicas(change: &Change<CachedChild>) -> bool {
     let of = |child: &Option<Arc<CachedChild>>| {
@@ -334,23 +186,11 @@ fn owners(change: &Change<CachedChild>) -> impl Iterator<Item = WorkloadId> {
 mod tests {
     use std::collections::HashMap;
 
-    use cluster::{
-        ChangeSource, ObjectVersion, Versioned as Version, WriteGate, cache::InformerReader, crash::CrashPoint,
-        metrics::ApiMetrics, resource::Resource,
-    };
-    use machine::SystemClock;
+    use cluster::resource::Resource;
     use serde_json::{Value, json};
 
     use super::*;
-
-    fn observe<K: serde::de::DeserializeOwned>(map: &ObjectMap<K>, version: u64, object: Value) {
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let key = Key::new(text("namespace"), text("name"));
-        let head = ObjectVersion { key, uid: "u".into(), resource_version: version };
-        if let Ok(object) = serde_json::from_value(object) {
-            map.observe(Version::new(head, object), ChangeSource::Watch);
-        }
-    }
+    use crate::scaler::testing::{fleet, observe};
 
     fn agent(generation: i64, min: i32) -> Value {
         json!({"apiVersion": "agents.recif.dev/v1", "kind": "Agent",
@@ -364,14 +204,10 @@ mod tests {
             Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("there is no API server"))
         });
         let client = kube::Client::new(service, "default");
-        let transport =
-            Transport::new(client, || None, WriteGate::always(), CrashPoint::default(), ApiMetrics::default());
         let children = HashMap::from([(ChildKind::Deployment, Arc::default())]);
         let maps = Caches { children, ..Caches::default() };
         let board = Arc::new(WatchHealth::default());
-        let caches: Arc<dyn CacheReader> = Arc::new(InformerReader::new(&maps, board.clone()));
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        let fleet = LiveFleet::new(&Arc::new(transport), &maps, &caches, &clock, Arc::default(), board.clone());
+        let fleet = fleet(client, &maps, &board);
 
         let id = WorkloadId { kind: "Agent", key: Key::new("ns", "a") };
         assert_eq!(fleet.view(&id).map(drop), Err(ViewError::Gone));

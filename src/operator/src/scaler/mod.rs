@@ -6,6 +6,7 @@
 //! gateways, so that a workload without Pods is evaluated as soon as a request waits for it.
 
 mod budget;
+mod changed_workloads;
 mod cold;
 mod cost;
 mod decide;
@@ -13,6 +14,7 @@ mod demand;
 mod fallback;
 mod fleet;
 mod gateways;
+mod kind_fleet;
 mod live;
 mod metrics;
 mod run;

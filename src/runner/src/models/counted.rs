@@ -9,10 +9,9 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use crds::provider::OLLAMA;
-use crds::usage::{LATENCY_BUCKETS, Purpose, UsageKey, UsageTotals, cut_name, hour_of, latency_bucket};
+use crds::usage::{LATENCY_BUCKETS, Purpose, UsageKey, UsageTotals, cut_name, hour_of, latency_bucket, priced_name};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
@@ -23,7 +22,7 @@ use super::{
     title,
 };
 use crate::caller::CallerKey;
-use crate::usage::{UsageAccount, UsageLedger};
+use crate::usage::{UsageAccount, UsageLedger, now_seconds};
 
 /// Model whose requests are counted.
 pub(super) struct CountedModel {
@@ -211,13 +210,14 @@ impl Drop for CallRecord {
         let totals =
             UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, latency };
         let key = UsageKey {
-            hour: hour_of(Timestamp::now().as_second()),
+            hour: hour_of(now_seconds()),
             caller: cut_name(self.account.caller()).to_owned(),
             provider: self.provider.to_owned(),
             model: cut_name(&self.id).to_owned(),
             purpose: self.account.purpose(),
         };
-        self.account.add(&self.name, &totals);
+        // Gateways find the price of the response by this name: a configured one may be another name of the provider.
+        self.account.add(&priced_name(self.provider, &key.model).into(), &totals);
         self.ledger.count(&self.name, key, &totals);
         self.ledger.metrics().observe(&self.name, took);
     }

@@ -10,7 +10,6 @@ use axum::{
     routing::post,
 };
 use crds::usage::{LEFT_COST_HEADER, LEFT_HEADER, LeftTokens, PRICES_HEADER, SpentTokens, day_of};
-use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -70,7 +69,7 @@ async fn ask(runner: &Runner, path: &str, left: &LeftTokens, body: &Value) -> (u
 }
 
 fn left_today(all: u64) -> LeftTokens {
-    LeftTokens { day: day_of(Timestamp::now().as_second()), all: Some(all), own: None }
+    LeftTokens { day: day_of(crate::usage::now_seconds()), all: Some(all), own: None }
 }
 
 #[tokio::test]

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use crds::usage::{
-    COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, LeftTokens, ModelPrices, PRICES_HEADER, Purpose, SPENT_HEADER,
-    SpentTokens, USAGE_HEADER, UsageTotals, day_of,
+    COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, ModelPrices, PRICES_HEADER, Purpose, SPENT_HEADER, SpentTokens,
+    USAGE_HEADER, UsageTotals, day_of,
 };
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
     UsageLedger,
-    budget::{BudgetEnd, RequestBudget},
+    budget::{BudgetEnd, RequestBudget, read_left},
+    now_seconds,
 };
 use crate::traces::TraceScope;
 
@@ -63,7 +63,7 @@ impl BudgetHeaders {
 #[derive(Debug, Default)]
 struct RequestSums {
     totals: UsageTotals,
-    /// Model of the first request to one, such as `openai/gpt-5`.
+    /// Model of the first request to one, such as `openai/gpt-5`, by the name that it has among prices.
     model: Option<Arc<str>>,
 }
 
@@ -100,7 +100,7 @@ impl UsageAccount {
 
     /// Returns the same account with the budgets that a request named when it came, or before the turn waited.
     pub(crate) fn with_budget_headers(self, headers: BudgetHeaders, ledger: &UsageLedger) -> Self {
-        let left = |text: Option<&str>| text.and_then(|left| LeftTokens::read(left.as_bytes()));
+        let left = |text: Option<&str>| text.and_then(read_left);
         let tokens = left(headers.left.as_deref()).map(|left| RequestBudget::new(left, None, &self.caller, ledger));
         let cost = left(headers.left_cost.as_deref()).zip(headers.prices.as_deref().and_then(ModelPrices::read));
         let cost = cost.map(|(left, prices)| RequestBudget::new(left, Some(prices), &self.caller, ledger));
@@ -123,7 +123,7 @@ impl UsageAccount {
             (sums.model.clone(), sums.totals)
         };
         let used = (model.as_deref().unwrap_or_default(), &totals);
-        let now = Timestamp::now().as_second();
+        let now = now_seconds();
         self.budgets.iter().find_map(|budget| budget.end(&self.caller, used, now))
     }
 
@@ -142,7 +142,7 @@ impl UsageAccount {
         self.purpose
     }
 
-    /// Adds what a request to this model used.
+    /// Adds what a request to this model used, which has its name among prices.
     pub(crate) fn add(&self, model: &Arc<str>, totals: &UsageTotals) {
         let mut sums = self.sums();
         sums.totals = sums.totals.plus(totals);
@@ -173,7 +173,7 @@ impl UsageAccount {
     /// Returns what the process has counted today, for all callers and for that of the request, as headers: tokens, and their cost if the
     /// request has prices.
     pub(crate) fn total_headers(&self, ledger: &UsageLedger) -> Vec<(HeaderName, HeaderValue)> {
-        let (day, caller) = (day_of(Timestamp::now().as_second()), &self.caller);
+        let (day, caller) = (day_of(now_seconds()), &self.caller);
         let prices = self.budgets.iter().find_map(RequestBudget::prices);
         let cost = prices.map(|prices| ledger.cost(day, caller, prices));
         let header = |(name, total): (HeaderName, Option<SpentTokens>)| {

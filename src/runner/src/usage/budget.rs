@@ -1,8 +1,8 @@
 //! Budget of one request of a client: how many tokens its turn may use, or what these may cost, before no further request goes to a
 //! model.
 //!
-//! The gateway says with the request what is left of today's budgets ([`LeftTokens`]), and the prices. From then on all that the process
-//! counts is taken off, so that the turns which run beside this one share what is left.
+//! The gateway says with the request what is left of today's budgets ([`LeftTokens`]), the prices, and which totals of this process it has
+//! taken off. All that the process has counted besides is taken off here, so that the turns which run beside this one share what is left.
 
 use crds::usage::{LeftTokens, ModelPrices, SpentTokens, UsageTotals, day_of};
 
@@ -16,7 +16,7 @@ const DAY_SECONDS: i64 = 86_400;
 pub(super) struct RequestBudget {
     /// What was left as the request was sent.
     left: LeftTokens,
-    /// What the process had counted as it came.
+    /// What the process had counted of what is taken off; where the gateway does not say that, as the request came.
     before: SpentTokens,
     ledger: UsageLedger,
     /// Prices, if it is a budget of cost.
@@ -33,9 +33,18 @@ pub(crate) struct BudgetEnd {
 }
 
 impl RequestBudget {
-    /// Creates the budget of a request of this caller that has just come; empty: not known.
-    pub(super) fn new(left: LeftTokens, prices: Option<ModelPrices>, caller: &str, ledger: &UsageLedger) -> Self {
-        let before = counted(ledger, left.day, caller, prices.as_ref());
+    /// Creates the budget of a request of this caller that has just come; empty: not known. `seen` are the totals of a run of the process
+    /// that are taken off from what is left.
+    pub(super) fn new(
+        (left, seen): (LeftTokens, Option<SpentTokens>),
+        prices: Option<ModelPrices>,
+        caller: &str,
+        ledger: &UsageLedger,
+    ) -> Self {
+        let mut before = counted(ledger, left.day, caller, prices.as_ref());
+        if let Some(seen) = seen.filter(|seen| seen.run == before.run) {
+            before = SpentTokens { all: seen.all, own: before.own.map(|own| seen.own.unwrap_or(own)), ..before };
+        }
         Self { left, before, ledger: ledger.clone(), prices }
     }
 
@@ -66,6 +75,22 @@ impl RequestBudget {
     }
 }
 
+/// Reads what a gateway says is left, and the totals of a run of this process that are taken off already, if it knows these.
+pub(super) fn read_left(header: &str) -> Option<(LeftTokens, Option<SpentTokens>)> {
+    let left = LeftTokens::read(header.as_bytes())?;
+    Some((left, read_seen(header, left.day)))
+}
+
+fn read_seen(header: &str, day: i64) -> Option<SpentTokens> {
+    let member = |name: &str| {
+        let mut members = header.split(',').filter_map(|member| member.trim().split_once('='));
+        members.find(|(key, _)| *key == name).map(|(_, value)| value)
+    };
+    let run = member("run")?.strip_prefix('"')?.strip_suffix('"')?.parse().ok()?;
+    let own = member("seen-own").and_then(|own| own.parse().ok());
+    Some(SpentTokens { day, run, all: member("seen")?.parse().ok()?, own })
+}
+
 /// Returns the tokens that the process has counted, or with prices their cost.
 fn counted(ledger: &UsageLedger, day: i64, caller: &str, prices: Option<&ModelPrices>) -> SpentTokens {
     match prices {
@@ -89,7 +114,7 @@ mod tests {
     }
 
     fn budget(ledger: &UsageLedger, caller: &str, all: Option<u64>, own: Option<u64>) -> RequestBudget {
-        RequestBudget::new(LeftTokens { day: DAY, all, own }, None, caller, ledger)
+        RequestBudget::new((LeftTokens { day: DAY, all, own }, None), None, caller, ledger)
     }
 
     /// Returns the seconds until the next day if the budget is spent, for a request that has used so many tokens.
@@ -127,11 +152,49 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_off_already_is_read_beside_what_is_left() {
+        let left = LeftTokens { day: DAY, all: Some(7), own: Some(3) };
+        let seen = |own: Option<u64>| Some(SpentTokens { day: DAY, run: 1_795_763_226_123_456_789, all: 40, own });
+        for (more, expected) in [
+            ("", None),
+            (", run=\"1795763226123456789\", seen=40, seen-own=30", seen(Some(30))),
+            (", run=\"1795763226123456789\", seen=40", seen(None)),
+            (", run=1795763226123456789, seen=40", None),
+            (", seen=40", None),
+            (", run=\"5\", seen=-1", None),
+        ] {
+            assert_eq!(read_left(&format!("{left}{more}")), Some((left, expected)), "{more}");
+        }
+        assert_eq!(read_left("run=\"5\", seen=40"), None);
+    }
+
+    #[test]
+    fn what_turns_beside_it_used_before_it_came_is_taken_off_too() {
+        let ledger = UsageLedger::default();
+        count(&ledger, "ada", 10);
+        let seen = ledger.spent(DAY, "ada");
+        // The gateway does not know of these yet.
+        count(&ledger, "ada", 20);
+        count(&ledger, "ben", 5);
+        let left = LeftTokens { day: DAY, all: Some(30), own: Some(21) };
+        let new = |left: LeftTokens, seen: SpentTokens| RequestBudget::new((left, Some(seen)), None, "ada", &ledger);
+        let (budget, of_all) = (new(left, seen), new(LeftTokens { own: None, ..left }, seen));
+        assert_eq!((wait(&budget, "ada", 0, NOON), wait(&of_all, "ada", 0, NOON)), (None, None));
+        count(&ledger, "ada", 1);
+        assert!(wait(&budget, "ada", 1, NOON).is_some());
+        assert_eq!(wait(&of_all, "ada", 1, NOON), None, "four are left");
+        count(&ledger, "ben", 4);
+        assert!(wait(&of_all, "ada", 1, NOON).is_some());
+        let other = new(left, SpentTokens { run: 1, ..seen });
+        assert_eq!(wait(&other, "ada", 0, NOON), None, "an earlier run");
+    }
+
+    #[test]
     fn a_budget_of_cost_counts_by_the_prices_of_the_request() {
         let ledger = UsageLedger::default();
         let prices = ModelPrices::read("EUR, p/m 2000000 0 0 0").unwrap();
         let left = LeftTokens { day: DAY, all: Some(60_000), own: None };
-        let budget = RequestBudget::new(left, Some(prices), "ada", &ledger);
+        let budget = RequestBudget::new((left, None), Some(prices), "ada", &ledger);
         count(&ledger, "ada", 29);
         assert_eq!(wait(&budget, "ada", 0, NOON), None);
         count(&ledger, "ada", 1);

@@ -18,7 +18,9 @@ async fn the_tokens_of_each_provider_are_counted_under_its_usual_name() {
         ("ollama", "ollama", bytes(ollama::GOOD), [26, 0, 0, 298, 0]),
     ] {
         let server = Provider::new([ScriptedReply::ok(answer)]).await;
-        collect(server.model(provider).respond(hello())).await.unwrap();
+        let request = hello();
+        let account = request.account.clone();
+        collect(server.model(provider).respond(request)).await.unwrap();
         let report = server.http.usage.report("", 0);
         let [cell] = &report.cells[..] else { panic!("{provider}: {report:?}") };
         assert_eq!((cell.key.provider.as_str(), cell.key.model.as_str()), (usual, "model-1"));
@@ -26,5 +28,8 @@ async fn the_tokens_of_each_provider_are_counted_under_its_usual_name() {
             cell.totals;
         assert_eq!((calls, failed, estimated), (1, 0, 0), "{provider}");
         assert_eq!([input, cache_read, cache_write, output, reasoning], expected, "{provider}");
+        let told = account.header().unwrap();
+        let model = format!(", model=\"{usual}/model-1\"");
+        assert!(told.to_str().unwrap().ends_with(&model), "gateways look up the price by it: {told:?}");
     }
 }

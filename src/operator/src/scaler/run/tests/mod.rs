@@ -24,6 +24,7 @@ use crate::scaler::{
     testing::{self, pod},
 };
 
+mod budgets;
 mod silence;
 
 /// Serves the result of `body` as JSON on every connection.
@@ -249,7 +250,7 @@ impl WorkloadFleet for FakeFleet {
     async fn note_budget(&self, id: &WorkloadId, reported: Option<ReportedTokens>) -> Result<(), ApiError> {
         let spent = reported.map(|tokens| tokens.spent);
         self.reported.lock().unwrap().push(format!("{} {spent:?}", id.key.name));
-        Ok(())
+        if self.refuses_status.load(Ordering::Relaxed) { Err(ApiError::Stale) } else { Ok(()) }
     }
 }
 
