@@ -1,10 +1,10 @@
-//! Checks what a release is made by: the manifest for krew, the Dockerfile, and the workflows.
+//! Checks what a release is made by: the manifest for krew, the Dockerfile, and the workflows; and which one an upgrade is tested from.
 
 #![allow(clippy::unwrap_used)]
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -45,11 +45,14 @@ fn dist() -> Command {
     Command::new(root().join("hack/dist"))
 }
 
-/// Packs a program for these architectures, and returns the manifest for krew.
+/// Packs a program and those that `recif dev` starts for these architectures, and returns the manifest for krew.
 fn krew(folder: &Path, architectures: &[&str]) -> Value {
     for architecture in architectures {
         let recif = folder.join("program");
         program(&recif, &format!("echo of {architecture}"));
+        for beside in ["recif-proxy", "recif-runner"] {
+            program(&folder.join(beside), "true");
+        }
         successful(dist().arg("archive").arg(recif).arg(architecture).arg(folder));
     }
     serde_yaml::from_str(&successful(dist().arg("krew").arg(folder))).unwrap()
@@ -82,6 +85,9 @@ fn krew_finds_each_archive_by_its_digest_and_the_command_line_in_it() {
         successful(Command::new("tar").arg("-xzf").arg(folder.join(&file)).arg("-C").arg(&unpacked));
         let files: Vec<_> = platform["files"].as_sequence().unwrap().iter().map(|file| &file["from"]).collect();
         assert!(files.contains(&&platform["bin"]), "the program is not among what is installed");
+        for started in ["recif-proxy", "recif-runner"] {
+            assert!(files.iter().any(|file| file.as_str() == Some(started)), "recif dev starts {started}: {files:?}");
+        }
         assert!(files.iter().all(|file| unpacked.join(file.as_str().unwrap()).exists()), "{files:?}");
         let said = successful(&mut Command::new(unpacked.join(platform["bin"].as_str().unwrap())));
         assert_eq!(said, format!("of {architecture}\n"));
@@ -116,6 +122,32 @@ fn what_an_architecture_needs_is_said_before_anything_is_built() {
 }
 
 #[test]
+fn programs_that_aslr_cannot_move_are_packed_nowhere() {
+    let judge = |program: &Path| {
+        let lines = "set -euo pipefail; HACK=$1; for file in \"$HACK\"/cluster.d/*.sh; do . \"$file\"; done; need_movable \"$2\"";
+        let mut bash = Command::new("bash");
+        bash.args(["-c", lines, "dist"]).arg(root().join("hack")).arg(program).output().unwrap()
+    };
+    for program in [env!("CARGO_BIN_EXE_recif"), env!("CARGO_BIN_EXE_recif-proxy"), env!("CARGO_BIN_EXE_recif-runner")]
+    {
+        let Output { status, stderr, .. } = judge(Path::new(program));
+        assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    }
+    // The header of an executable with fixed addresses.
+    let mut header = [0_u8; 64];
+    header[..4].copy_from_slice(b"\x7fELF");
+    header[16] = 2;
+    let fixed = folder("movable").join("fixed");
+    fs::write(&fixed, header).unwrap();
+    let Output { status, stderr, .. } = judge(&fixed);
+    let said = String::from_utf8(stderr).unwrap();
+    assert!(!status.success() && said.contains("fixed is not position-independent: "), "{said}");
+    for script in ["hack/images", "hack/dist"] {
+        assert!(read(script).contains("    need_movable "), "{script} does not judge what it packs");
+    }
+}
+
+#[test]
 fn images_are_of_the_version_and_no_stage_of_theirs_runs_anything() {
     let text = read("Dockerfile").replace("\\\n", "");
     assert!(text.contains(&format!("\nARG VERSION={VERSION}\n")), "ARG VERSION is not {VERSION}");
@@ -147,6 +179,46 @@ fn images_have_no_api_server_of_their_own() {
         let others = builds.iter().filter(|line| !line.contains(" --no-default-features ")).count();
         assert!(builds.len() > with_local && others == with_local, "{script}: {builds:?}");
     }
+}
+
+#[test]
+fn an_upgrade_is_tested_from_the_last_release_or_from_the_commit_that_is_named() {
+    let named = read("hack/versions").lines().find_map(|line| line.strip_prefix("UPGRADE_FROM=").map(str::to_owned));
+    assert!(named.is_some_and(|commit| commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit())));
+
+    let folder = folder("upgrade");
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        git.current_dir(&folder).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@example.com"]).args(arguments);
+        successful(&mut git).trim().to_owned()
+    };
+    git(&["init", "-q"]);
+    let [first, second, third] = ["first", "second", "third"].map(|message| {
+        git(&["commit", "-q", "--allow-empty", "-m", message]);
+        git(&["rev-parse", "HEAD"])
+    });
+    fs::create_dir(folder.join("hack")).unwrap();
+    for file in ["upgrade", "path"] {
+        symlink(root().join("hack").join(file), folder.join("hack").join(file)).unwrap();
+    }
+    let versions = folder.join("hack/versions");
+    fs::write(&versions, format!("UPGRADE_FROM={first}\n")).unwrap();
+    let print =
+        |arguments: &[&str]| Command::new(folder.join("hack/upgrade")).arg("--print").args(arguments).output().unwrap();
+    let from = |arguments: &[&str]| String::from_utf8(print(arguments).stdout).unwrap().trim().to_owned();
+    assert_eq!(from(&[]), first, "there is no release");
+    git(&["tag", "v0.1.0", second.as_str()]);
+    assert_eq!(from(&[]), second);
+    git(&["tag", "v0.2.0"]);
+    assert_eq!(from(&[]), second, "v0.2.0 is this commit");
+    assert_eq!((from(&["v0.2.0"]), from(&[first.as_str()])), (third, first));
+
+    git(&["tag", "-d", "v0.1.0"]);
+    fs::write(&versions, format!("UPGRADE_FROM={}\n", "0".repeat(40))).unwrap();
+    let Output { status, stderr, .. } = print(&[]);
+    let said = String::from_utf8(stderr).unwrap();
+    assert!(status.code() == Some(1) && said.contains("git fetch --unshallow --tags"), "{said}");
 }
 
 /// Returns the name and the text of each workflow.

@@ -68,6 +68,8 @@ async fn a_cluster_of_a_tool_is_created_filled_and_deleted() {
                 "{docker:?}"
             );
         }
+        let opened = docker.iter().position(|call| call == "docker create recif.local/operator:dev").unwrap();
+        assert_eq!(docker[opened + 2], "docker rm a-container", "{docker:?}");
         let [list, create, connect, load, delete] = calls_expected(tool, name, &images);
         assert_eq!(stand_ins.calls_of(&[tool]), [list, create, connect, load].concat());
         let kubeconfig = stand_ins.noted(&format!("state/recif/{tool}-{name}/kubeconfig"));
@@ -75,9 +77,15 @@ async fn a_cluster_of_a_tool_is_created_filled_and_deleted() {
         let applied = stand_ins.noted("applied");
         assert!(images.iter().all(|image| applied.contains(image)) && !applied.contains(":dev"), "{applied}");
 
+        let lines = r#"eval "$("$HACK/cluster" env)"; command -v recif; recif"#;
+        let (status, found, errors) = end_of(script(&stand_ins, lines).env("RECIF_CLUSTER", cluster)).await;
+        let program = stand_ins.dir.join(format!("state/recif/{tool}-{name}/bin/recif"));
+        assert_eq!((status, found), (0, format!("{}\nrecif of the image\n", program.display())), "{errors}");
+
         let mut down = stand_ins.command("hack/cluster");
         let (status, _, errors) = end_of(down.arg("stop").env("RECIF_CLUSTER", cluster)).await;
         assert_eq!((status, stand_ins.calls_of(&[tool])), (0, delete), "{errors}");
+        assert!(!program.exists());
     }
 }
 
@@ -107,8 +115,12 @@ async fn an_existing_cluster_gets_all_images_from_one_registry() {
         .env("KUBECONFIG", "/any")
         .env("RECIF_IMAGES", "registry.example/us")
         .env("RECIF_VERSION", "1.2");
-    let (status, _, errors) = end_of(&mut up).await;
+    let target = stand_ins.dir.join("target");
+    up.env("CARGO_TARGET_DIR", &target).env_remove("RECIF_PROFILE");
+    let (status, said, errors) = end_of(&mut up).await;
     assert_eq!(status, 0, "{errors}");
+    let hint = "# recif, if it is not on your PATH yet: docs/install.md";
+    assert!(said.contains(hint), "{said}");
     let applied = stand_ins.noted("applied");
     assert!(!applied.contains("recif.local/"), "{applied}");
     let documents = applied.split("\n---\n").next().unwrap();
@@ -122,6 +134,11 @@ async fn an_existing_cluster_gets_all_images_from_one_registry() {
     assert_eq!(value("RECIF_RUNNER_IMAGE"), "registry.example/us/runner:1.2");
     assert_eq!(value("RECIF_AGENT_IMAGE"), "registry.example/us/runner:1.2");
     assert_eq!(value("RECIF_PROXY_IMAGE"), "registry.example/us/proxy:1.2");
+
+    fs::create_dir_all(target.join("release")).unwrap();
+    symlink("/bin/true", target.join("release/recif")).unwrap();
+    let (status, said, errors) = end_of(&mut up).await;
+    assert!(status == 0 && !said.contains(hint), "{said}{errors}");
 }
 
 #[tokio::test]

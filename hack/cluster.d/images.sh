@@ -12,6 +12,15 @@ build_image() {
     rm -f "$log"
 }
 
+# need_movable PROGRAM…: ends unless each is a position-independent executable (ELF's type ET_DYN), which ASLR moves.
+need_movable() {
+    local program
+    for program in "$@"; do
+        [ "$(od --endian=little -An -tu2 -j16 -N2 "$program" | tr -d ' ')" = 3 ] ||
+            die "$program is not position-independent: see the linker flags in build.rs and hack/build-proxy"
+    done
+}
+
 # save_image ARCHIVE NAME
 save_image() {
     rm -f "$1.new"

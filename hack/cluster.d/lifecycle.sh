@@ -119,8 +119,11 @@ binaries_dir() {
 print_env() {
     if [ "$CLUSTER" = existing ]; then
         : "${KUBECONFIG:?RECIF_CLUSTER=existing needs KUBECONFIG}"
-        printf 'export PATH=%q:$PATH\n' "$(binaries_dir)"
-        [ -z "$TOOL" ] || printf 'export KUBECONFIG=%q\nexport RECIF_CLUSTER=%q\n' "$KUBECONFIG" "$RECIF_CLUSTER"
+        if [ -n "$TOOL" ]; then
+            printf 'export PATH=%q:$PATH\nexport KUBECONFIG=%q\nexport RECIF_CLUSTER=%q\n' "$STATE/bin" "$KUBECONFIG" "$RECIF_CLUSTER"
+        else
+            printf 'export PATH=%q:$PATH\n' "$(binaries_dir)"
+        fi
         return
     fi
     printf 'export PATH=%q:$PATH\nexport KUBECONFIG=%q\nexport RECIF_CLUSTER=%q\nexport RECIF_STATE=%q\n' "$STATE/bin" "$STATE/kubeconfig" "$CLUSTER" "$STATE"

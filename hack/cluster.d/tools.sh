@@ -48,12 +48,23 @@ load_into_tool() {
         docker build --build-arg PROFILE=release --target "$target" --tag "recif.local/$target:dev" "$ROOT" >&2 || die "docker could not build image $target"
         ids+=$(docker image inspect --format '{{.Id}}' "recif.local/$target:dev")
     done
+    copy_recif
     RECIF_IMAGES=recif.local RECIF_VERSION=$(sha256sum <<<"$ids" | cut -c1-12)
     for target in operator runner proxy; do
         names+=("recif.local/$target:$RECIF_VERSION")
         docker tag "recif.local/$target:dev" "recif.local/$target:$RECIF_VERSION"
     done
     with_tool load "${names[@]}" >&2 || die "$TOOL could not load the images"
+}
+# Copies the command line out of the operator's image to where print_env puts it on PATH. One that runs is replaced, not overwritten.
+copy_recif() {
+    local container copied=yes
+    container=$(docker create recif.local/operator:dev) || die "docker could not open image operator"
+    mkdir -p "$STATE/bin"
+    docker cp "$container:/recif" "$STATE/bin/recif.new" >&2 || copied=no
+    docker rm "$container" >/dev/null || true
+    [ "$copied" = yes ] || die "docker could not copy recif out of image operator"
+    mv "$STATE/bin/recif.new" "$STATE/bin/recif"
 }
 delete_tool_cluster() {
     [ -f "$STATE/created" ] || die "make up did not create cluster $TOOL_NAME: delete it with $TOOL"

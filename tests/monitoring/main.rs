@@ -145,7 +145,7 @@ fn dashboard_and_alerts_query_metrics_that_there_are() {
 
 #[test]
 fn each_alert_says_what_to_do_and_is_tested() {
-    let rules = rules();
+    let (rules, runbooks) = (rules(), read("docs/troubleshooting.md"));
     let tests: Value = serde_yaml::from_str(&read("config/monitoring/tests/alerts.yaml")).unwrap();
     let tests =
         tests["tests"].as_sequence().unwrap().iter().flat_map(|test| test["alert_rule_test"].as_sequence()).flatten();
@@ -155,7 +155,10 @@ fn each_alert_says_what_to_do_and_is_tested() {
         let name = rule["alert"].as_str().unwrap();
         let text = |field: &str| rule["annotations"][field].as_str().unwrap();
         assert!(fired.contains(name), "{name} is not tested");
-        assert!(text("runbook_url").contains("/docs/troubleshooting.md"), "{name}");
+        assert!(runbooks.contains(&format!("\n### {name}\n")), "docs/troubleshooting.md has no section {name}");
+        let anchor = text("runbook_url").split_once("/docs/troubleshooting.md#").map(|(_, anchor)| anchor);
+        let leads_on = |anchor: &str| anchor == name.to_lowercase() || anchor == "{{ $labels.reason | toLower }}";
+        assert!(anchor.is_some_and(leads_on), "{name}: {anchor:?}");
         let is_of_processes = ["RecifOperatorDown", "RecifMirrorBehind"].contains(&name);
         assert!(text("description").contains("recif why") || is_of_processes, "{name}: {}", text("description"));
     }

@@ -110,7 +110,8 @@ pub(crate) fn page(processes: &[Process], rules: &Value) -> String {
         let text = |field: &str| rule[field].as_str().unwrap();
         let when = text("expr").split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
         let severity = rule["labels"]["severity"].as_str().unwrap();
-        writeln!(page, "| {} | {severity} | {} | `{when}` |", text("alert"), text("for")).unwrap();
+        let (alert, anchor) = (text("alert"), text("alert").to_lowercase());
+        writeln!(page, "| [{alert}](troubleshooting.md#{anchor}) | {severity} | {} | `{when}` |", text("for")).unwrap();
     }
     page
 }

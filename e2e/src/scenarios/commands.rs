@@ -251,7 +251,7 @@ async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
         (&["get", "agents"], &nowhere, 6, "the API server cannot be reached"),
         (&["doctor"], &nowhere, 6, "the API server cannot be reached"),
         (&["get"], &["--kubeconfig", "/nowhere/at/all"], 6, "/nowhere/at/all"),
-        (&["ui", "--system-namespace", "nowhere"], &none, 6, "kubectl apply -k config/default"),
+        (&["ui", "--system-namespace", "nowhere"], &none, 6, "install it by Helm or kubectl (https://"),
     ] {
         let arguments = [arguments, &["-n", &ns.name], more].concat();
         let ended = recif(ns, &arguments).await?;

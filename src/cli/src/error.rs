@@ -7,6 +7,9 @@ use crds::ApiKind;
 use super::{exit::Exit, names::is_name};
 use crate::cluster::{ForwardError, ReadError, UserClient};
 
+/// Page on how to install, and how to sign in.
+pub(crate) const INSTALL_PAGE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/install.md");
+
 /// Reason for which a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -70,7 +73,7 @@ pub enum CliError {
     Usage(String),
     /// A part of Récif is not installed where it was looked up.
     #[error(
-        "no {part} found in namespace {namespace}: install it with `kubectl apply -k config/default`, or name the \
+        "no {part} found in namespace {namespace}: install it by Helm or kubectl ({INSTALL_PAGE}), or name the \
          namespace where it is with --system-namespace{or}"
     )]
     NotInstalled {

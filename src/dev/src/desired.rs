@@ -14,6 +14,7 @@ use crate::{
     code::Code,
     kinds::Kinds,
     manifest::ObjectId,
+    programs,
     screen::{Event, Screen},
     secrets,
     status::{Sight, Tracker},
@@ -29,6 +30,8 @@ pub(crate) struct Desired {
     snapshot: Snapshot,
     reported: ReportedProblems,
     screen: Screen,
+    /// Words with which a shell runs this program.
+    recif: String,
     began: Instant,
     /// Objects that the last `ready` left out; none before the first.
     ready_but_for: Option<Vec<String>>,
@@ -45,6 +48,7 @@ impl Desired {
             snapshot: Snapshot::default(),
             reported: ReportedProblems::default(),
             screen,
+            recif: programs::own_command(),
             began: Instant::now(),
             ready_but_for: None,
         }
@@ -142,7 +146,7 @@ impl Desired {
             && (self.ready_but_for.is_none() || except.is_empty())
         {
             self.ready_but_for = Some(except.clone());
-            let next = self.tracker.next_command();
+            let next = self.tracker.next_command(&self.recif);
             self.screen.show(&Event::Ready { after: self.began.elapsed(), except, next });
         }
     }

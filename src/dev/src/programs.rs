@@ -1,7 +1,9 @@
-//! Locations of our other programs: beside this one, else on PATH.
+//! Locations of our other programs: beside this one, else on PATH; and the words with which a shell runs this one.
 
 use std::{
-    env, fs, io,
+    env,
+    ffi::OsStr,
+    fs, io,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
@@ -39,6 +41,24 @@ pub(crate) fn find() -> Result<Programs, ProgramsError> {
     Ok(Programs { proxy: find("recif-proxy")?, runner: find("recif-runner")? })
 }
 
+/// Returns the words with which the user's shell runs this program: its name if PATH leads to it, else its path.
+pub(crate) fn own_command() -> String {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::current_exe().map_or_else(|_| "recif".to_owned(), |own| command_of(&own, &path))
+}
+
+fn command_of(own: &Path, path: &OsStr) -> String {
+    let own = fs::canonicalize(own).unwrap_or_else(|_| own.to_owned());
+    for (file, command) in [("recif", "recif"), ("kubectl-recif", "kubectl recif")] {
+        if find_in(env::split_paths(path), file).is_some_and(|found| found == own) {
+            return command.to_owned();
+        }
+    }
+    let own = own.display().to_string();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+".contains(letter);
+    if own.chars().all(is_plain) { own } else { format!("'{}'", own.replace('\'', r"'\''")) }
+}
+
 fn find_in(folders: impl Iterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
     let is_program =
         |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
@@ -49,6 +69,39 @@ fn find_in(folders: impl Iterator<Item = PathBuf>, name: &str) -> Option<PathBuf
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_the_name_only_where_path_leads_to_this_very_program() {
+        let folder = env::temp_dir().join(format!("recif-dev-command-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let folder = fs::canonicalize(&folder).unwrap();
+        let make = |name: &str| {
+            let file = folder.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+            file
+        };
+        let (own, blank) = (make("debug/recif"), make("it's mine/recif"));
+        make("other/recif");
+        for (name, link) in [("linked", "recif"), ("plugin", "kubectl-recif")] {
+            fs::create_dir(folder.join(name)).unwrap();
+            std::os::unix::fs::symlink(&own, folder.join(name).join(link)).unwrap();
+        }
+        let command = |own: &Path, names: &[&str]| {
+            let path = env::join_paths(names.iter().map(|name| folder.join(name))).unwrap();
+            command_of(own, &path)
+        };
+        assert_eq!(command(&own, &["debug"]), "recif");
+        assert_eq!(command(&own, &["linked", "other"]), "recif");
+        assert_eq!(command(&own, &["plugin"]), "kubectl recif");
+        assert_eq!(command(&own, &["absent"]), own.display().to_string());
+        assert_eq!(command(&own, &["other", "debug"]), own.display().to_string(), "the shell would run another one");
+        let quoted = format!(r"'{}/it'\''s mine/recif'", folder.display());
+        assert_eq!(command(&blank, &["debug"]), quoted);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn the_first_folder_that_has_the_program_counts() {

@@ -11,6 +11,8 @@ use crate::{fields::Fields, subject::Subject};
 
 /// Most headers of a server and of a provider.
 pub(crate) const MOST: usize = 32;
+/// Most headers of an entry of `toolServers`, and of a Tool.
+pub(crate) const MOST_OF_TOOL: usize = 8;
 /// Most names of headers of a caller.
 const MOST_FORWARDED: usize = 16;
 /// Longest name of a header of a caller.
@@ -79,9 +81,23 @@ pub(crate) fn text(subject: &Subject<'_>, field: &str, name: &str, value: &str, 
     Some(json!({ "name": name, "value": value }))
 }
 
+/// Use of the texts of ConfigMaps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConfigMaps {
+    /// They are named, and read when a call is made.
+    Named,
+    /// They are read now, by the caller, who reports one that is not in the input.
+    ReadNow,
+}
+
 /// Returns the headers of `headersFrom`, each name once.
 pub(crate) fn from(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec<Value> {
-    let mut headers: Vec<Value> = Vec::new();
+    read(subject, fields, key, ConfigMaps::Named).into_iter().map(|(_, header)| header).collect()
+}
+
+/// Returns the headers of `headersFrom`, each name once and with the path of its value.
+pub(crate) fn read(subject: &Subject<'_>, fields: &Fields<'_>, key: &str, maps: ConfigMaps) -> Vec<(String, Value)> {
+    let mut headers: Vec<(String, Value)> = Vec::new();
     for header in fields.parts(key) {
         let path = header.own_path().to_owned();
         let (name, value) = (header.text("name").unwrap_or_default(), header.text("value"));
@@ -92,7 +108,7 @@ pub(crate) fn from(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec
             continue;
         }
         let made = match (value, source.is_empty()) {
-            (_, false) => value_from(subject, &source).map(|source| json!({ "name": name, "valueFrom": source })),
+            (_, false) => value_from(subject, &source, maps).map(|source| json!({ "name": name, "valueFrom": source })),
             (Some(value), true) => text(subject, &path, name, value, Receiver::Server),
             (None, true) => {
                 subject.notes.skip(&path, "has no value");
@@ -100,17 +116,17 @@ pub(crate) fn from(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec
             }
         };
         let Some(made) = made else { continue };
-        if headers.iter().any(|known| known["name"] == made["name"]) {
+        if headers.iter().any(|(_, known)| known["name"] == made["name"]) {
             subject.notes.skip(&path, "has the name of a header before it");
         } else {
-            headers.push(made);
+            headers.push((if source.is_empty() { path } else { source.own_path().to_owned() }, made));
         }
     }
     headers
 }
 
 /// Leaves out what is more than a list of ours takes, and reports it.
-pub(crate) fn clip(subject: &Subject<'_>, field: &str, headers: &mut Vec<Value>, most: usize) {
+pub(crate) fn clip<T>(subject: &Subject<'_>, field: &str, headers: &mut Vec<T>, most: usize) {
     if headers.len() > most {
         subject.notes.loss(field, format!("at most {most} headers; the others are left out"));
         headers.truncate(most);
@@ -118,13 +134,15 @@ pub(crate) fn clip(subject: &Subject<'_>, field: &str, headers: &mut Vec<Value>,
 }
 
 /// Returns the key of a Secret or ConfigMap, as `{type, name, key}`.
-fn value_from(subject: &Subject<'_>, source: &Fields<'_>) -> Option<Value> {
+fn value_from(subject: &Subject<'_>, source: &Fields<'_>, maps: ConfigMaps) -> Option<Value> {
     // The older API names the object by `valueRef`.
     let name = source.text("name").or(source.has("valueRef").then(|| source.text("valueRef")).flatten());
     let (kind, name, key) = (source.text("type"), name, source.text("key"));
     match (kind, name, key) {
         (Some(kind @ ("Secret" | "ConfigMap")), Some(name), Some(key)) => {
-            subject.needs(source.own_path(), kind, name);
+            if kind == "Secret" || maps == ConfigMaps::Named {
+                subject.needs(source.own_path(), kind, name);
+            }
             Some(json!({ "type": kind, "name": name, "key": key }))
         }
         _ => {

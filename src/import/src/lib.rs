@@ -17,6 +17,7 @@ mod line;
 mod live;
 mod metadata;
 mod names;
+mod needs;
 mod output;
 mod overlay;
 mod passed_on;
@@ -32,6 +33,8 @@ pub use self::{
     live::{ListedKind, NamedObject, listed_kinds, named_objects},
     source::Source,
 };
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -63,9 +66,11 @@ pub fn import(objects: &[SourceObject], options: &ImportOptions) -> Result<Impor
     input::check(objects)?;
     let world = World::new(objects, options, targets)?;
     let (mut lines, mut outputs) = (Vec::new(), Vec::new());
-    for object in world.objects() {
-        let subject = Subject::new(object, &world);
-        convert(&subject);
+    let subjects: Vec<_> = world.objects().map(|object| Subject::new(object, &world)).collect();
+    subjects.iter().for_each(convert);
+    let made: BTreeSet<_> = subjects.iter().flat_map(Subject::made).collect();
+    for subject in subjects {
+        subject.tell_left_out(&made);
         let (reported, made) = subject.finish();
         lines.extend(reported);
         outputs.extend(made);

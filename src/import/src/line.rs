@@ -20,6 +20,16 @@ pub enum Class {
 impl Class {
     const ALL: [Self; 4] = [Self::Loss, Self::Change, Self::Todo, Self::Skip];
 
+    /// Returns how much a class weighs: of several on one field, the heaviest stands for all.
+    fn weight(self) -> u8 {
+        match self {
+            Self::Loss => 3,
+            Self::Todo => 2,
+            Self::Change => 1,
+            Self::Skip => 0,
+        }
+    }
+
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Loss => ("loss", "losses"),
@@ -53,16 +63,35 @@ impl fmt::Display for Line {
     }
 }
 
-/// Notes on one object, in the order in which its fields are read.
+/// Note on a field.
+#[derive(Debug)]
+struct Note {
+    class: Class,
+    field: String,
+    /// Texts, in the order in which they were added.
+    texts: Vec<String>,
+}
+
+/// Notes on one object. A field has one note: what is added later is put to it, and the class is the heaviest. The object as a
+/// whole may have several.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(RefCell<Vec<(Class, String, String)>>);
+pub(crate) struct Notes(RefCell<Vec<Note>>);
 
 impl Notes {
     fn add(&self, class: Class, field: &str, text: impl Into<String>) {
-        let note = (class, field.to_owned(), text.into());
+        let text = text.into();
         let mut notes = self.0.borrow_mut();
-        if !notes.contains(&note) {
-            notes.push(note);
+        let known =
+            notes.iter_mut().find(|note| note.field == field && (!field.is_empty() || note.texts.contains(&text)));
+        let Some(known) = known else {
+            notes.push(Note { class, field: field.to_owned(), texts: vec![text] });
+            return;
+        };
+        if known.class.weight() < class.weight() {
+            known.class = class;
+        }
+        if !known.texts.contains(&text) {
+            known.texts.push(text);
         }
     }
 
@@ -84,17 +113,27 @@ impl Notes {
 
     /// Returns the notes as lines on this object.
     pub(crate) fn lines(self, object: &str, order: &(usize, String, String)) -> Vec<Line> {
-        let lines = self.0.into_inner().into_iter();
-        lines
-            .map(|(class, field, text)| Line { class, object: object.to_owned(), field, text, order: order.clone() })
-            .collect()
+        let notes = self.0.into_inner().into_iter();
+        let line = |Note { class, field, texts }: Note| {
+            let (object, order) = (object.to_owned(), order.clone());
+            Line { class, object, field, text: texts.join("; "), order }
+        };
+        notes.map(line).collect()
     }
 }
 
-/// Returns the lines in the order of the output; those of one object stay in the order of its fields.
+/// Returns the lines in the order of the output, and those of one object in the order of its fields.
 pub(crate) fn sorted(mut lines: Vec<Line>) -> Vec<Line> {
-    lines.sort_by(|one, other| (&one.order, &one.object).cmp(&(&other.order, &other.object)));
+    lines.sort_by_cached_key(|line| (line.order.clone(), line.object.clone(), field_order(&line.field)));
     lines
+}
+
+/// Returns the place of a field: its parts in the order of the alphabet, and items by their number.
+fn field_order(field: &str) -> Vec<(usize, String)> {
+    let parts = field.split(['.', '[', ']']).filter(|part| !part.is_empty());
+    parts
+        .map(|part| part.parse::<usize>().map_or_else(|_| (0, part.to_owned()), |number| (number, String::new())))
+        .collect()
 }
 
 /// Returns the last line.

@@ -71,6 +71,7 @@ pub fn named_objects(objects: &[SourceObject], options: &ImportOptions) -> Resul
         convert(&Subject::new(object, &world));
     }
     let asked: BTreeSet<_> = world.asked();
-    let named = asked.into_iter().filter(|(kind, namespace, _)| kind != "Secret" && !namespace.is_empty());
+    let is_read = |kind: &str| matches!(kind, "ConfigMap" | "Service");
+    let named = asked.into_iter().filter(|(kind, namespace, _)| is_read(kind) && !namespace.is_empty());
     Ok(named.map(|(kind, namespace, name)| NamedObject { kind, namespace, name }).collect())
 }

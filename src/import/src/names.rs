@@ -8,7 +8,7 @@ pub(crate) fn fixed(kind: &str, name: &str) -> String {
         // The Service gets this name, too: a label that begins with a letter, with room for suffixes of children.
         "Agent" | "Flow" | "FlowSet" | "MCPServer" | "Service" | "Deployment" => label(name, 52, true),
         "RemoteMCPServer" => label(name, 63, false),
-        _ => cut(name, 253),
+        _ => subdomain(name),
     }
 }
 
@@ -23,6 +23,16 @@ pub(crate) fn label(name: &str, most: usize, begins_with_letter: bool) -> String
     cut(text.trim_end_matches('-'), most)
 }
 
+/// Returns a name as labels of DNS with dots between them.
+fn subdomain(name: &str) -> String {
+    let is_fine = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
+    let fixed = |label: &str| label.chars().map(|it| if is_fine(it) { it } else { '-' }).collect::<String>();
+    let name = name.to_ascii_lowercase();
+    let labels = name.split('.').map(|label| fixed(label).trim_matches('-').to_owned());
+    let labels: Vec<_> = labels.filter(|label| !label.is_empty()).collect();
+    if labels.is_empty() { "a".to_owned() } else { cut(&labels.join("."), 253) }
+}
+
 /// Cuts a name of ASCII characters that is too long, and ends it with a part of its digest.
 fn cut(name: &str, most: usize) -> String {
     if name.len() <= most {
@@ -31,6 +41,11 @@ fn cut(name: &str, most: usize) -> String {
     let digest = sha256_hex(name.as_bytes());
     let head = name.get(..most - 9).unwrap_or_default().trim_end_matches(['-', '.']);
     format!("{head}-{}", digest.get(..8).unwrap_or_default())
+}
+
+/// Returns a name, then the name with `-2`, `-3` and so on.
+pub(crate) fn numbered(name: &str) -> impl Iterator<Item = String> + use<'_> {
+    (1..10_000).map(move |number| if number == 1 { name.to_owned() } else { format!("{name}-{number}") })
 }
 
 /// Returns a name as a model sees it: at most 64 letters, digits, `_` and `-`.
@@ -58,6 +73,9 @@ mod tests {
             ("RemoteMCPServer", "9lives", "9lives"),
             ("RemoteMCPServer", "a.b", "a-b"),
             ("Tool", "a.b", "a.b"),
+            ("Model", "Big.model_Name", "big.model-name"),
+            ("PluginConfig", "P..1_", "p.1"),
+            ("Prompt", "__", "a"),
             ("Flow", "_x_", "x"),
             ("Flow", "..", "a"),
         ] {

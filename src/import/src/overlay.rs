@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     env::{set, set_list},
     fields::Fields,
+    needs,
     subject::Subject,
 };
 
@@ -55,8 +56,11 @@ impl Overlay {
         self.take_metadata(subject, fields, "labels");
         self.take_metadata(subject, fields, "annotations");
         for key in ["tolerations", "volumes"] {
-            let items = fields.items(key).to_vec();
-            self.add_to_pod(key, items);
+            let items = fields.items(key);
+            if key == "volumes" {
+                needs::volumes(subject, &fields.path(key), items);
+            }
+            self.add_to_pod(key, items.to_vec());
         }
         for (key, target) in
             [("affinity", "affinity"), ("nodeSelector", "nodeSelector"), ("podSecurityContext", "securityContext")]
@@ -78,7 +82,10 @@ impl Overlay {
                 Some(name) if name == self.container_name || name == crds::PROXY_CONTAINER => {
                     subject.notes.loss(&path, "the name is ours");
                 }
-                Some(_) => self.others.push(container.clone()),
+                Some(_) => {
+                    needs::container(subject, &path, container);
+                    self.others.push(container.clone());
+                }
                 None => subject.notes.skip(&path, "has no name"),
             }
         }
@@ -180,10 +187,9 @@ fn prune(template: &mut Value, key: &str) {
     }
 }
 
-/// Reports what is different for an image that is not ours.
-pub(crate) fn tell_image(subject: &Subject<'_>, field: &str) {
-    subject.notes.change(
-        field,
-        "runs as uid 1000, restricted; podTemplate.spec.securityContext if the image needs its own user",
-    );
+/// Reports what is different for an image that is not ours; it is said of the object, as the image itself stays.
+pub(crate) fn tell_image(subject: &Subject<'_>) {
+    subject
+        .notes
+        .change("", "runs as uid 1000, restricted; podTemplate.spec.securityContext if the image needs its own user");
 }

@@ -19,6 +19,16 @@ pub(crate) fn fixed(text: &str, least: u64, most: u64) -> Option<String> {
     Some(written(millis(text)?.clamp(least, most)))
 }
 
+/// Returns a length of time in seconds, rounded up; `None` if it is none.
+pub(crate) fn seconds(text: &str) -> Option<u64> {
+    Some(millis(text)?.div_ceil(1000))
+}
+
+/// Reports whether a text is a length of time of this many seconds.
+pub(crate) fn is(text: &str, seconds: u64) -> bool {
+    millis(text) == Some(seconds * 1000)
+}
+
 /// Returns a length of time as text.
 fn written(mut millis: u64) -> String {
     let mut text = String::new();
@@ -57,6 +67,12 @@ fn millis(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_length_of_time_has_several_texts() {
+        assert!(["60s", "1m", "1m0s", "60000ms"].into_iter().all(|text| is(text, 60)));
+        assert!(["61s", "60", "soon"].into_iter().all(|text| !is(text, 60)));
+    }
 
     #[test]
     fn a_length_of_time_is_kept_rewritten_or_clamped() {

@@ -1,6 +1,6 @@
 //! One object of the input while it is turned into ours.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, collections::BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::{
     metadata, output,
     output::Output,
     source::Source,
-    world::World,
+    world::{Claim, World},
 };
 
 /// Kinds of ours that run Pods.
@@ -28,6 +28,17 @@ pub(crate) struct Subject<'a> {
     pub(crate) notes: Notes,
     of: String,
     outputs: RefCell<Vec<Output>>,
+    /// Objects of the output that a field refers to, with the objects of the input that they are made from.
+    references: RefCell<Vec<FieldReference>>,
+}
+
+/// Reference of a field to an object of the output.
+#[derive(Debug)]
+struct FieldReference {
+    field: String,
+    /// Object of the input, as lines name it.
+    from: String,
+    to: Claim,
 }
 
 impl<'a> Subject<'a> {
@@ -42,6 +53,7 @@ impl<'a> Subject<'a> {
             of: format!("{version} {}", id.kind),
             id,
             outputs: RefCell::default(),
+            references: RefCell::default(),
         }
     }
 
@@ -112,7 +124,8 @@ impl<'a> Subject<'a> {
 
     /// Reports that an object of the same namespace that a field names is not in the input.
     pub(crate) fn needs(&self, field: &str, kind: &str, name: &str) {
-        let is_hidden = kind == "Secret" && self.world.options.live;
+        // Neither is read from a cluster.
+        let is_hidden = matches!(kind, "Secret" | "ServiceAccount") && self.world.options.live;
         if !is_hidden && self.world.core(kind, self.namespace(), name).is_none() {
             self.missing(field, kind, self.namespace(), name);
         }
@@ -121,6 +134,31 @@ impl<'a> Subject<'a> {
     /// Reports that an object that a field names is not in the input.
     pub(crate) fn missing(&self, field: &str, kind: &str, namespace: &str, name: &str) {
         self.notes.todo(field, format!("{} is not in the input", shown(kind, namespace, name)));
+    }
+
+    /// Keeps that a field refers to what an object of the input becomes: a kind and name of ours.
+    pub(crate) fn refers(&self, field: &str, from: String, to: Claim) {
+        self.references.borrow_mut().push(FieldReference { field: field.to_owned(), from, to });
+    }
+
+    /// Returns the objects of the output that this one became.
+    pub(crate) fn made(&self) -> Vec<Claim> {
+        let outputs = self.outputs.borrow();
+        let claim = |output: &Output| (output.kind.clone(), output.namespace.clone(), output.name.clone());
+        outputs.iter().map(claim).collect()
+    }
+
+    /// Reports references to objects of the input that became nothing.
+    pub(crate) fn tell_left_out(&self, made: &BTreeSet<Claim>) {
+        // Of an object that is left out itself, nothing refers to anything.
+        if self.outputs.borrow().is_empty() {
+            return;
+        }
+        for FieldReference { field, from, to } in &*self.references.borrow() {
+            if !made.contains(to) {
+                self.notes.todo(field, format!("{from} is left out: create it, or take the reference out"));
+            }
+        }
     }
 
     /// Returns the lines and the objects.

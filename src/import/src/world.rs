@@ -77,7 +77,7 @@ impl<'a> World<'a> {
             let claims = self.claims.get_mut();
             let claim = |kind: &str, name: &str| (kind.to_owned(), id.namespace.clone(), name.to_owned());
             let is_free = |name: &str| !kinds.iter().any(|kind| claims.contains_key(&claim(kind, name)));
-            let name = numbered(&fixed).find(|name| is_free(name)).unwrap_or_else(|| fixed.clone());
+            let name = names::numbered(&fixed).find(|name| is_free(name)).unwrap_or_else(|| fixed.clone());
             claims.extend(kinds.iter().map(|kind| (claim(kind, &name), None)));
             names.insert(id.clone(), name);
         }
@@ -146,7 +146,7 @@ impl<'a> World<'a> {
             Some(known) => known.as_ref() == Some(content),
         };
         let fixed = names::fixed(kind, wanted);
-        let name = numbered(&fixed).find(fits).unwrap_or_else(|| fixed.clone());
+        let name = names::numbered(&fixed).find(fits).unwrap_or_else(|| fixed.clone());
         claims.insert(claim(&name), Some(content.clone()));
         name
     }
@@ -160,9 +160,4 @@ impl<'a> World<'a> {
     pub(crate) fn principal(&self, object: &Value) -> Option<&'static str> {
         (self.targets)(Source::of(object)?, object).first().copied()
     }
-}
-
-/// Returns a name, then the name with `-2`, `-3` and so on.
-fn numbered(name: &str) -> impl Iterator<Item = String> + use<'_> {
-    (1..10_000).map(move |number| if number == 1 { name.to_owned() } else { format!("{name}-{number}") })
 }

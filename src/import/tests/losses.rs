@@ -4,26 +4,8 @@
 
 mod common;
 
-use common::{agent, imported, lines, object, refusals};
+use common::{agent, assert_reported, imported, lines, object, refusals, thing};
 use serde_json::{Value, json};
-
-/// Returns an object of this kind and spec, in namespace `n`.
-fn thing(api_version: &str, kind: &str, name: &str, spec: &Value) -> String {
-    json!({
-        "apiVersion": api_version,
-        "kind": kind,
-        "metadata": { "name": name, "namespace": "n" },
-        "spec": spec,
-    })
-    .to_string()
-}
-
-fn assert_reported(text: &str, expected: &[&str]) {
-    let lines = lines(&imported(text));
-    for line in expected {
-        assert!(lines.contains(&(*line).to_owned()), "{line}: {lines:#?}");
-    }
-}
 
 #[test]
 fn a_provider_that_nothing_runs_is_a_loss() {
@@ -126,9 +108,10 @@ fn headers_and_certificates_of_a_server_elsewhere_are_reported() {
     let header = "other namespaces do not get header X-Team of lab/desk; put it into a Secret here and \
                   toolServers[0].headersFrom";
     let strict = server(json!({ "caCertSecretRef": "ca", "disableSystemCAs": true }));
-    assert_reported(&strict, &[&format!("{field}: {unusable}"), &format!("{field}: {header}")]);
+    assert_reported(&strict, &[&format!("{field}: {header}; {unusable}")]);
     let usual = server(json!({ "caCertSecretRef": "ca" }));
-    assert_reported(&usual, &[&format!("{field}: other namespaces do not get the certificates that lab/desk trusts")]);
+    let untrusted = "other namespaces do not get the certificates that lab/desk trusts";
+    assert_reported(&usual, &[&format!("{field}: {header}; {untrusted}")]);
     let without = lines(&imported(&server(json!({ "caCertSecretRef": "ca", "disableVerify": true })))).join("\n");
     assert!(!without.contains("certificates"), "{without}");
 }
@@ -238,7 +221,7 @@ fn the_domains_of_a_sandbox_are_egress() {
     let field = "Agent n/a spec.sandbox.network.allowedDomains";
     let loss = format!("loss {field}: \"https://x\" is no host of egress");
     let now = "is egress now: for the whole agent, its model and tools added, at port 443 where none is given";
-    assert_reported(&text, &[&loss, &format!("change {field}: {now}")]);
+    assert_reported(&text, &[&format!("{loss}; {now}")]);
     let found = object(&imported(&text), "Agent", "a");
     assert_eq!(found["spec"]["egress"], json!(["api.example.com", "*.example.org"]));
     assert_reported(&spec(&[]), &["loss Agent n/a spec.sandbox: no network sandbox"]);

@@ -84,10 +84,10 @@ async fn an_agent_as_tool_keeps_its_headers() {
     let secret = json!([{ "name": "Authorization", "secretKeyRef": { "name": "keys", "key": "k" } }]);
     assert_eq!(tool["spec"]["headersFrom"], secret);
     let lines = lines(&imported);
-    let field = "loss Agent n/boss spec.declarative.tools[0].agent";
+    let field = "loss Agent n/boss spec.declarative.tools[0].headersFrom";
     for expected in [
-        format!("{field}: header X-Dollar has a `$`, by which a Tool names a variable; put it into a Secret"),
-        format!("{field}: header X-Gone is left out: no key k of ConfigMap n/gone is in the input"),
+        format!("{field}[1]: header X-Dollar has a `$`, by which a Tool names a variable; put it into a Secret"),
+        format!("{field}[4].valueFrom: header X-Gone is left out: no key k of ConfigMap n/gone is in the input"),
     ] {
         assert!(lines.contains(&expected), "{expected}: {lines:#?}");
     }
@@ -131,7 +131,9 @@ fn what_passes_between_namespaces_and_from_the_caller_is_kept() {
     assert_eq!(servers[1]["forwardHeaders"], Value::Null, "another entry, because its headers are others");
     let losses: Vec<_> = lines(&imported).into_iter().filter(|line| line.starts_with("loss")).collect();
     let field = "spec.declarative.tools[1].mcpServer.allowedHeaders";
-    assert_eq!(losses, [format!("loss Agent n/boss {field}: header Cookie of the caller is not passed on")]);
+    let refused = "header Cookie of the caller is not passed on";
+    let signing_in = "callers sign in by X-Recif-Authorization, so that Authorization reaches the agent";
+    assert_eq!(losses, [format!("loss Agent n/boss {field}: {refused}; {signing_in}")]);
 }
 
 #[test]

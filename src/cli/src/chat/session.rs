@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     cluster::UserClient,
-    error::CliError,
+    error::{CliError, INSTALL_PAGE},
     exit::Exit,
     output::hint,
     progress::ProgressLine,
@@ -242,10 +242,7 @@ impl ChatSession {
         let text = refusal(&read_all(answer.body).await.unwrap_or_default());
         let shown = self.target.display();
         match status {
-            401 if !signed => CliError::Forbidden(format!(
-                "the gateway requires a token, and none was sent: the kubeconfig has none, or the connection is not \
-                 encrypted; set RECIF_TOKEN, as in RECIF_TOKEN=$(kubectl create token NAME) ({text})"
-            )),
+            401 if !signed => CliError::Forbidden(no_token(&self.namespace, &text)),
             401 | 403 => CliError::Forbidden(format!("you may not talk to {shown}: {text}")),
             404 => CliError::NotFound(format!("{shown} was not found: {text}")),
             400..=499 => CliError::FailedAnswer(format!("{shown} refused: {text}")),
@@ -263,6 +260,23 @@ impl ChatSession {
         let summary = summarize(kind, &object);
         (!summary.ready).then_some(summary.sentence)
     }
+}
+
+/// Returns what to do where the gateway refuses a request without a token.
+fn no_token(namespace: &str, text: &str) -> String {
+    let bind = |name: &str, role: &str| {
+        format!(
+            "\n  kubectl -n {namespace} create rolebinding {name} --clusterrole={role} --serviceaccount={namespace}:me"
+        )
+    };
+    format!(
+        "the gateway requires a token, and none was sent: the kubeconfig has none, or the connection is not encrypted \
+         ({text}). Make one of an account that may see and call what is there, see {INSTALL_PAGE}#sign-in:\n  \
+         kubectl -n {namespace} create serviceaccount me{}{}\n  \
+         export RECIF_TOKEN=$(kubectl -n {namespace} create token me --duration 12h)",
+        bind("me-sees", "recif-view"),
+        bind("me-calls", "recif-invoker"),
+    )
 }
 
 /// Returns the error of an answer that breaks off.
@@ -307,4 +321,27 @@ fn typed_lines() -> mpsc::Receiver<String> {
         }
     });
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_token_the_commands_of_the_page_on_it_are_named_for_the_namespace() {
+        let text = no_token("team-a", "no token");
+        let page = include_str!("../../../../docs/install.md");
+        let (_, section) = page.split_once("\n## Sign in\n").unwrap();
+        let commands: Vec<_> = section
+            .lines()
+            .skip_while(|line| !line.starts_with("```"))
+            .skip(1)
+            .take_while(|line| !line.starts_with("```"))
+            .map(|line| line.split("  #").next().unwrap().trim_end().replace("default", "team-a"))
+            .collect();
+        assert_eq!(commands.len(), 4, "{commands:?}");
+        let named: Vec<_> = text.lines().skip(1).map(str::trim).collect();
+        assert_eq!(named, commands);
+        assert!(text.contains("(no token)") && text.contains("/docs/install.md#sign-in:"), "{text}");
+    }
 }

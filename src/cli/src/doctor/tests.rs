@@ -99,6 +99,30 @@ async fn before_an_install_it_is_judged_whether_one_would_work() {
 }
 
 #[tokio::test]
+async fn what_is_missing_comes_back_as_it_was_installed() {
+    fn defined(labels: &Value, method: &Method, path: &str, body: &Value) -> (u16, Value) {
+        match path.contains("/customresourcedefinitions/") {
+            true => (200, json!({ "metadata": { "name": "x", "labels": labels } })),
+            false => empty_cluster(method, path, body),
+        }
+    }
+    fn chart(method: &Method, path: &str, body: &Value) -> (u16, Value) {
+        defined(&json!({ "app.kubernetes.io/managed-by": "Helm" }), method, path, body)
+    }
+    fn manifests(method: &Method, path: &str, body: &Value) -> (u16, Value) {
+        defined(&json!({}), method, path, body)
+    }
+    let remedy = async |script: fn(&Method, &str, &Value) -> (u16, Value)| {
+        let report = examine(&live(script), scope()).await.unwrap();
+        report.findings.into_iter().find(|finding| finding.check == "operator").unwrap().text
+    };
+    let of_chart = remedy(chart).await;
+    let of_manifests = remedy(manifests).await;
+    assert!(of_chart.contains("in namespace recif-system: helm upgrade --install recif "), "{of_chart}");
+    assert!(of_manifests.contains("in namespace recif-system: kubectl apply --server-side -k "), "{of_manifests}");
+}
+
+#[tokio::test]
 async fn of_a_local_api_server_its_parts_are_judged_and_nothing_of_a_cluster() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

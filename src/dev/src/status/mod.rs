@@ -284,15 +284,15 @@ impl Tracker {
         self.expected.iter().filter(|id| !self.is_good(id)).map(|id| (id.clone(), sentence(id))).collect()
     }
 
-    /// Returns the command with which to go on.
-    pub(crate) fn next_command(&self) -> String {
+    /// Returns the command with which to go on; a shell runs this program by the words `recif`.
+    pub(crate) fn next_command(&self, recif: &str) -> String {
         let mut agents = self.expected.iter().filter(|id| id.kind == "Agent");
         let first = agents.clone().next();
         match agents.find(|id| self.is_good(id)).or(first) {
-            Some(id) if self.is_good(id) => format!("recif chat {}", self.label(id)),
-            Some(id) => format!("recif why {}", self.label(id)),
+            Some(id) if self.is_good(id) => format!("{recif} chat {}", self.label(id)),
+            Some(id) => format!("{recif} why {}", self.label(id)),
             None if self.expected.is_empty() => String::new(),
-            None => "recif get".to_owned(),
+            None => format!("{recif} get"),
         }
     }
 }

@@ -69,7 +69,7 @@ fn a_workload_is_shown_when_it_runs_with_its_url() {
     assert_eq!(case.see("Agent", "a", "Running", "", "h1"), None, "it is shown once");
     assert!(case.tracker.is_ready());
     assert_eq!(case.tracker.settled(), Some(Vec::new()));
-    assert_eq!(case.tracker.next_command(), "recif chat agent/a");
+    assert_eq!(case.tracker.next_command("/src/target/debug/recif"), "/src/target/debug/recif chat agent/a");
 }
 
 #[test]
@@ -133,14 +133,14 @@ fn waiting_is_shown_after_a_second_and_slow_starts_after_ten() {
     let alone = {
         let mut alone = Case::new(&[id("Agent", "waits")]);
         alone.see("Agent", "waits", "Resolving", "MissingDependency", "");
-        alone.tracker.next_command()
+        alone.tracker.next_command("recif")
     };
     assert_eq!(alone, "recif why agent/waits", "nothing answers yet");
     case.pass(9_000);
     assert_eq!(case.tick().len(), 1);
     assert_eq!(case.tracker.settled(), Some(vec!["agent/waits".to_owned(), "agent/slow".to_owned()]));
     assert!(!case.tracker.is_ready());
-    assert_eq!(case.tracker.next_command(), "recif chat agent/good");
+    assert_eq!(case.tracker.next_command("recif"), "recif chat agent/good");
     let names: Vec<_> = case.tracker.unready().into_iter().map(|(id, _)| id.name).collect();
     assert_eq!(names, ["waits", "slow"]);
 }
@@ -188,7 +188,7 @@ fn objects_of_other_kinds_are_not_waited_for() {
     let map = ObjectId { api_version: "v1".to_owned(), kind: "ConfigMap".to_owned(), ..id("", "c") };
     let case = Case::new(&[map]);
     assert!(case.tracker.is_ready());
-    assert_eq!(case.tracker.next_command(), "");
+    assert_eq!(case.tracker.next_command("recif"), "");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::{model, reference, refused};
 use crate::{
     env::{self, set, set_list},
     fields::Fields,
-    names,
+    names, needs,
     overlay::{self, Overlay},
     subject::Subject,
 };
@@ -132,9 +132,12 @@ fn prompts(subject: &Subject<'_>, spec: &Fields<'_>) -> Vec<Value> {
         let content = content.filter(|content| !content.trim().is_empty());
         let (Some(name), Some(content)) = (name, content) else {
             subject.notes.skip(source.own_path(), "genkit-operator refuses it too: it has no name or no text");
+            source.ignore();
             continue;
         };
         let fixed = inline_name(name);
+        let is_free = |name: &String| !prompts.iter().any(|known| known["prompt"]["name"] == *name);
+        let Some(fixed) = names::numbered(&fixed).find(is_free) else { continue };
         if fixed != name {
             subject.notes.change(&in_place.path("name"), format!("is now {fixed:?}"));
         }
@@ -165,7 +168,7 @@ fn runtime(subject: &Subject<'_>, spec: &Fields<'_>, kind: &str, ours: &mut Map<
             &spec.path("image"),
             "the image stays; without it Récif's runner answers, which calls tools and streams",
         );
-        overlay::tell_image(subject, &spec.path("image"));
+        overlay::tell_image(subject);
     }
     set(ours, "imagePullPolicy", env::pull_policy(subject, spec));
     set(ours, "replicas", env::replicas(subject, spec, "replicas", 10));
@@ -176,6 +179,7 @@ fn runtime(subject: &Subject<'_>, spec: &Fields<'_>, kind: &str, ours: &mut Map<
     set(ours, "imagePullSecrets", env::pull_secrets(subject, spec));
     if let Some(account) = spec.text("serviceAccountName") {
         set(ours, "serviceAccountName", Some(account));
+        needs::account(subject, &spec.path("serviceAccountName"), account);
         if image.is_some() {
             overlay.keep_token(subject, &spec.path("serviceAccountName"));
         }

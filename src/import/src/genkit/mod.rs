@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     env::{set, set_list},
     fields::Fields,
+    input::shown,
     source::Source,
     subject::Subject,
 };
@@ -67,11 +68,31 @@ fn plugin_config(subject: &Subject<'_>) {
         subject.needs(secret.own_path(), "Secret", name);
         ours.insert("credentialsRef".to_owned(), json!({ "name": name }));
     }
-    let mut keys = spec.texts("credentialKeys");
-    keys.dedup();
-    set_list(&mut ours, "credentialKeys", keys.into_iter().map(Value::from).collect());
-    set(&mut ours, "extraConfig", extra.cloned());
+    let mut keys: Vec<Value> = Vec::new();
+    for key in spec.texts("credentialKeys").into_iter().map(Value::from) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    set_list(&mut ours, "credentialKeys", keys);
+    let extra = extra.cloned().map(|extra| without_other_region(subject, extra, region));
+    set(&mut ours, "extraConfig", extra.filter(|extra| *extra != json!({})));
     subject.emit("PluginConfig", ours.into());
+}
+
+/// Returns `extraConfig` without a place that is another than the region, which goes first.
+fn without_other_region(subject: &Subject<'_>, mut extra: Value, region: Option<&str>) -> Value {
+    let Some(fields) = extra.as_object_mut() else { return extra };
+    for key in ["location", "region"] {
+        let is_other =
+            fields.get(key).and_then(Value::as_str).is_some_and(|place| region.is_some_and(|it| it != place));
+        if is_other {
+            fields.remove(key);
+            let text = format!("is left out: {:?} goes first", region.unwrap_or_default());
+            subject.notes.change(&format!("spec.extraConfig.{key}"), text);
+        }
+    }
+    extra
 }
 
 /// Returns the spec of a Model, of an object or of a flow's `modelSpec`.
@@ -79,7 +100,9 @@ fn model(subject: &Subject<'_>, spec: &Fields<'_>) -> Option<Value> {
     let plugin = spec.part("pluginConfigRef");
     let (provider, name, plugin_name) = (spec.text("provider"), spec.text("model"), plugin.text("name"));
     let (Some(provider), Some(name), Some(plugin_name)) = (provider, name, plugin_name) else {
-        refused(subject, spec, "a model needs provider, model and pluginConfigRef");
+        let field = if spec.own_path().starts_with("spec.flows") { spec.own_path() } else { "" };
+        subject.notes.skip(field, "genkit-operator refuses it too: a model needs provider, model and pluginConfigRef");
+        spec.ignore();
         return None;
     };
     let mut ours = json!({ "provider": provider, "model": name });
@@ -110,8 +133,12 @@ fn prompt(subject: &Subject<'_>) {
 
 /// Returns the name that an object of the same namespace has among ours, and reports if it is not in the input.
 fn reference(subject: &Subject<'_>, field: &str, kind: &'static str, name: &str) -> String {
-    if subject.world.find(Source::Genkit, kind, subject.namespace(), name).is_none() {
-        subject.missing(field, kind, subject.namespace(), name);
+    let here = subject.namespace();
+    let ours = subject.world.name_of(Source::Genkit, kind, kind, here, name);
+    if subject.world.find(Source::Genkit, kind, here, name).is_none() {
+        subject.missing(field, kind, here, name);
+    } else {
+        subject.refers(field, shown(kind, here, name), (kind.to_owned(), here.to_owned(), ours.clone()));
     }
-    subject.world.name_of(Source::Genkit, kind, kind, subject.namespace(), name)
+    ours
 }

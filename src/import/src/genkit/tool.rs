@@ -6,6 +6,7 @@ use super::{reference, refused};
 use crate::{
     env::{set, set_list},
     fields::Fields,
+    headers::{self, Receiver},
     names,
     subject::Subject,
 };
@@ -32,7 +33,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
             set(&mut ours, "type", Some("http"));
             set(&mut ours, "endpoint", Some(url));
             set(&mut ours, "method", Some(http.text("method").unwrap_or("POST")));
-            set_list(&mut ours, "headersFrom", headers(subject, &http));
+            set_list(&mut ours, "headersFrom", headers_of(subject, &http));
         }
         (true, false) => {
             let Some(name) = flow.text("name") else { return refused(subject, &definition, "its flowRef has no name") };
@@ -58,7 +59,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
 }
 
 /// Returns a header for each key of the Secret, whose names are those of the headers.
-fn headers(subject: &Subject<'_>, http: &Fields<'_>) -> Vec<Value> {
+fn headers_of(subject: &Subject<'_>, http: &Fields<'_>) -> Vec<Value> {
     let secret = http.part("headersSecretRef");
     let Some(name) = secret.text("name") else { return Vec::new() };
     let Some(found) = subject.world.core("Secret", subject.namespace(), name) else {
@@ -70,5 +71,10 @@ fn headers(subject: &Subject<'_>, http: &Fields<'_>) -> Vec<Value> {
     let mut keys: Vec<_> = fields.flat_map(Map::keys).collect();
     keys.sort();
     keys.dedup();
-    keys.into_iter().map(|key| json!({ "name": key, "secretKeyRef": { "name": name, "key": key } })).collect()
+    let is_taken = |key: &&String| {
+        let field = format!("{}[{key}]", secret.own_path());
+        headers::takes(subject, &field, key, Receiver::Server)
+    };
+    let header = |key: &String| json!({ "name": key, "secretKeyRef": { "name": name, "key": key } });
+    keys.into_iter().filter(is_taken).map(header).collect()
 }

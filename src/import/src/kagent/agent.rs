@@ -4,7 +4,8 @@ use crds::{egress::EgressEntry, tool_server::AllowedNamespaces};
 use serde_json::{Map, Value, json};
 
 use super::{
-    card, deployment, model_config, prompt, prompt_template::Variables, split_reference, tools, tools::ParsedTools,
+    admitted::admit_users, card, deployment, is_first_api, model_config, prompt, prompt_template::Variables,
+    split_reference, tools, tools::ParsedTools,
 };
 use crate::{
     env::{set, set_list},
@@ -25,29 +26,37 @@ pub(super) fn convert(subject: &Subject<'_>) {
     let mut ours = Map::new();
     let mut overlay = Overlay::of("Agent");
     ours.insert("name".to_owned(), subject.id.name.clone().into());
-    let is_first_api = subject.object["apiVersion"] == "kagent.dev/v1alpha1";
-    if is_first_api {
+    if is_first_api(subject) {
         describe(subject, &spec, None, &mut ours);
         declarative(subject, &spec, &spec, &mut ours, &mut overlay);
         if spec.value("memory").is_some() {
             subject.notes.skip("spec.memory", NO_MEMORY);
         }
+        admit_users(subject, "/agent/ref", &mut ours);
     } else {
-        // kagent goes by the member that is set, too.
-        spec.value("type");
+        let type_ = spec.text("type");
         let (part, byo) = (spec.part("declarative"), spec.part("byo"));
-        match (part.is_empty(), byo.is_empty()) {
+        let is_byo = match (part.is_empty(), byo.is_empty()) {
             (true, true) => {
                 subject.notes.skip("", "kagent refuses it too: it has neither declarative nor byo");
                 spec.ignore();
                 return;
             }
-            (false, _) => {
-                byo.ignore();
+            // kagent goes by the type, and so by what is set where only one is.
+            (false, false) => type_ == Some("BYO"),
+            (no_part, _) => no_part,
+        };
+        let other = if is_byo { &part } else { &byo };
+        if !other.is_empty() {
+            subject.notes.skip(other.own_path(), format!("is not read with type {}", type_.unwrap_or("Declarative")));
+            other.ignore();
+        }
+        match is_byo {
+            false => {
                 describe(subject, &spec, Some(&part), &mut ours);
                 declarative(subject, &spec, &part, &mut ours, &mut overlay);
             }
-            (true, false) => {
+            true => {
                 describe(subject, &spec, None, &mut ours);
                 if !own_image(subject, &byo, &mut ours, &mut overlay) {
                     spec.ignore();
@@ -197,10 +206,13 @@ fn copied(subject: &Subject<'_>, field: &str, from: &Subject<'_>) -> Option<Stri
     let name = subject.world.claim("Model", here, &from.name, &model);
     subject.emit_more("PluginConfig", &plugin, json!({ "spec": specs.plugin }));
     subject.emit_more("Model", &name, json!({ "spec": model }));
-    subject.notes.change(field, format!("{} is copied here, with its provider", from.id.shown()));
-    let secrets = ["/credentialsRef/name", "/tls/caSecretRef/name"].into_iter();
-    for secret in secrets.filter_map(|pointer| specs.plugin.pointer(pointer)?.as_str()) {
-        subject.notes.todo(field, format!("copy Secret {}/{secret} to {here}", from.namespace()));
+    let home = format!("{here}/");
+    let secrets: Vec<_> = specs.secrets.iter().filter(|secret| !secret.starts_with(&home)).collect();
+    if secrets.is_empty() {
+        subject.notes.change(field, format!("{} is copied here, with its provider", from.id.shown()));
+    }
+    for secret in secrets {
+        subject.notes.todo(field, format!("copy Secret {secret} to {here}"));
     }
     Some(name)
 }
@@ -218,7 +230,7 @@ fn own_image(subject: &Subject<'_>, byo: &Fields<'_>, ours: &mut Map<String, Val
     set(ours, "port", Some(8080));
     set(ours, "protocol", Some("a2a"));
     ours.insert("readiness".to_owned(), json!({ "path": "/.well-known/agent-card.json" }));
-    overlay::tell_image(subject, &part.path("image"));
+    overlay::tell_image(subject);
     subject.notes.todo(
         "spec.byo",
         "an image built with kagent's SDK wants KAGENT_URL, the kagent controller that keeps its sessions",

@@ -3,10 +3,17 @@
 use serde_json::{Map, Value, json};
 
 use super::split_reference;
-use crate::{fields::Fields, input::place, names, source::Source, subject::Subject};
+use crate::{
+    fields::Fields,
+    headers::{self, ConfigMaps},
+    input::{place, shown},
+    names,
+    source::Source,
+    subject::Subject,
+};
 
-/// Returns the name of the Tool that asks an agent, and adds it. `headers` are those of the tool.
-pub(super) fn tool(subject: &Subject<'_>, agent: &Fields<'_>, headers: &[Value]) -> Option<String> {
+/// Returns the name of the Tool that asks an agent, and adds it. `tool` has the agent and its headers.
+pub(super) fn tool(subject: &Subject<'_>, tool: &Fields<'_>, agent: &Fields<'_>) -> Option<String> {
     let field = agent.own_path();
     let name = agent.text("name").or(agent.has("ref").then(|| agent.text("ref")).flatten());
     for key in ["apiGroup", "kind"] {
@@ -14,14 +21,18 @@ pub(super) fn tool(subject: &Subject<'_>, agent: &Fields<'_>, headers: &[Value])
     }
     let (given, here) = (agent.text("namespace"), subject.namespace());
     let Some(name) = name else {
+        tool.value("headersFrom");
         subject.notes.skip(field, "names no agent");
         return None;
     };
     let (namespace, name) = split_reference(name, given.unwrap_or(here));
+    let target = subject.world.name_of(Source::Kagent, "Agent", "Agent", namespace, name);
     if subject.world.find(Source::Kagent, "Agent", namespace, name).is_none() {
         subject.missing(field, "Agent", namespace, name);
+    } else {
+        let to = ("Agent".to_owned(), namespace.to_owned(), target.clone());
+        subject.refers(field, shown("Agent", namespace, name), to);
     }
-    let target = subject.world.name_of(Source::Kagent, "Agent", "Agent", namespace, name);
     let mut asked = json!({ "name": target });
     let wanted = if namespace == here {
         format!("ask-{target}")
@@ -29,9 +40,8 @@ pub(super) fn tool(subject: &Subject<'_>, agent: &Fields<'_>, headers: &[Value])
         asked["namespace"] = namespace.into();
         format!("ask-{namespace}-{target}")
     };
-    let seen = names::tool_name(&wanted.replace('-', "_"));
-    let mut spec = json!({ "name": seen, "type": "agent", "agentRef": asked });
-    let (values, secrets) = tool_headers(subject, field, headers);
+    let mut spec = json!({ "type": "agent", "agentRef": asked });
+    let (values, secrets) = tool_headers(subject, tool);
     if !values.is_empty() {
         spec["headers"] = values.into();
     }
@@ -39,14 +49,18 @@ pub(super) fn tool(subject: &Subject<'_>, agent: &Fields<'_>, headers: &[Value])
         spec["headersFrom"] = secrets.into();
     }
     let made = subject.world.claim("Tool", here, &wanted, &spec);
+    // The model sees the number, too: two tools of one name would be one.
+    spec["name"] = names::tool_name(&made.replace('-', "_")).into();
     subject.emit_more("Tool", &made, json!({ "spec": spec }));
     Some(made)
 }
 
 /// Returns headers as a Tool has them: those with a text, and those whose value is in a Secret. A text of a ConfigMap is read now.
-fn tool_headers(subject: &Subject<'_>, field: &str, headers: &[Value]) -> (Map<String, Value>, Vec<Value>) {
+fn tool_headers(subject: &Subject<'_>, tool: &Fields<'_>) -> (Map<String, Value>, Vec<Value>) {
     let (mut values, mut secrets) = (Map::new(), Vec::new());
-    for header in headers {
+    let mut headers = headers::read(subject, tool, "headersFrom", ConfigMaps::ReadNow);
+    headers::clip(subject, &tool.path("headersFrom"), &mut headers, headers::MOST_OF_TOOL);
+    for (field, header) in &headers {
         let (name, from) = (header["name"].as_str().unwrap_or_default(), &header["valueFrom"]);
         let (source, key) = (from["name"].as_str().unwrap_or_default(), from["key"].as_str().unwrap_or_default());
         let text = match from["type"].as_str() {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     env::{self, set, set_list},
     fields::Fields,
+    needs,
     overlay::Overlay,
     subject::Subject,
 };
@@ -23,9 +24,7 @@ pub(super) fn take(
     set(ours, "imagePullPolicy", env::pull_policy(subject, part));
     set(ours, "imagePullSecrets", env::pull_secrets(subject, part));
     set(ours, "resources", env::resources(part));
-    let named = part.text("serviceAccountName").map(str::to_owned);
-    let made = own_account(subject, part, "serviceAccountConfig");
-    set(ours, "serviceAccountName", named.or(made));
+    set(ours, "serviceAccountName", account(subject, part, "serviceAccountConfig"));
     overlay.take(subject, part);
     overlay.take_containers(subject, part, "extraContainers");
     if part.value("imageRegistry").is_some() {
@@ -33,8 +32,18 @@ pub(super) fn take(
     }
 }
 
+/// Returns the name of the ServiceAccount that a spec names, or of the one that it wants, which is added.
+pub(super) fn account(subject: &Subject<'_>, part: &Fields<'_>, key: &str) -> Option<String> {
+    let named = part.text("serviceAccountName");
+    if let Some(name) = named {
+        needs::account(subject, &part.path("serviceAccountName"), name);
+    }
+    let made = own_account(subject, part, key);
+    named.map(str::to_owned).or(made)
+}
+
 /// Adds the ServiceAccount whose labels and annotations a spec sets, and returns its name.
-pub(super) fn own_account(subject: &Subject<'_>, part: &Fields<'_>, key: &str) -> Option<String> {
+fn own_account(subject: &Subject<'_>, part: &Fields<'_>, key: &str) -> Option<String> {
     let config = part.part(key);
     if config.is_empty() {
         return None;

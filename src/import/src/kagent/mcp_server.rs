@@ -95,7 +95,7 @@ fn server_deployment(subject: &Subject<'_>, part: &Fields<'_>, cmd: Option<&str>
     match (part.text("image"), cmd.and_then(default_image)) {
         (Some(image), _) => {
             set(&mut ours, "image", Some(image));
-            overlay::tell_image(subject, &part.path("image"));
+            overlay::tell_image(subject);
         }
         (None, Some((image, needs_home))) => {
             set(&mut ours, "image", Some(image));
@@ -103,7 +103,7 @@ fn server_deployment(subject: &Subject<'_>, part: &Fields<'_>, cmd: Option<&str>
                 variables.entry("HOME").or_insert("/tmp".into());
             }
             subject.notes.change(&part.path("image"), DEFAULT_IMAGE);
-            overlay::tell_image(subject, &part.path("image"));
+            overlay::tell_image(subject);
         }
         // Such a server was left out before.
         (None, None) => {}
@@ -142,9 +142,7 @@ fn server_deployment(subject: &Subject<'_>, part: &Fields<'_>, cmd: Option<&str>
 }
 
 fn account(subject: &Subject<'_>, part: &Fields<'_>, overlay: &mut Overlay) -> Option<String> {
-    let named = part.text("serviceAccountName").map(str::to_owned);
-    let made = deployment::own_account(subject, part, "serviceAccount");
-    let account = named.or(made);
+    let account = deployment::account(subject, part, "serviceAccount");
     if account.is_some() {
         let field = if part.has("serviceAccountName") { "serviceAccountName" } else { "serviceAccount" };
         overlay.keep_token(subject, &part.path(field));

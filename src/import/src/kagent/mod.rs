@@ -1,5 +1,6 @@
 //! kagent (`kagent.dev/v1alpha1`, `v1alpha2`) with kmcp.
 
+mod admitted;
 mod agent;
 mod agent_tool;
 mod card;
@@ -44,6 +45,11 @@ pub(crate) fn convert(subject: &Subject<'_>) {
         "Memory" => subject.notes.skip("", agent::NO_MEMORY),
         kind => subject.notes.skip("", format!("kagent has no kind {kind} that is known here")),
     }
+}
+
+/// Reports whether an object is one of the first API, v1alpha1.
+fn is_first_api(subject: &Subject<'_>) -> bool {
+    subject.object["apiVersion"] == "kagent.dev/v1alpha1"
 }
 
 /// Splits `ns/name`, which stands for `name` in this namespace where it has no slash.

@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Number, Value, json};
 
-use super::{split_reference, tls};
+use super::{is_first_api, split_reference, tls};
 use crate::{
     env::{set, set_list},
     fields::Fields,
     headers::{self, Receiver},
+    input::place,
     period,
     subject::Subject,
 };
@@ -27,6 +28,8 @@ const PROVIDERS: [Provider; 8] = [
 
 /// Specs of a PluginConfig and a Model; the Model has no reference to the PluginConfig yet.
 pub(super) struct ModelSpecs {
+    /// Secrets that they need, as `ns/name`.
+    pub(super) secrets: Vec<String>,
     pub(super) plugin: Value,
     pub(super) model: Value,
 }
@@ -123,10 +126,17 @@ pub(super) fn specs(subject: &Subject<'_>) -> Option<ModelSpecs> {
     }
     set(&mut settings.plugin, "tls", tls::tls(subject, &spec));
     settings.credentials(subject, type_, &spec);
-    let info = spec.value("modelInfo").filter(|info| info.is_object());
-    if let Some(info) = info {
+    if is_first_api(subject)
+        && let Some(info) = spec.value("modelInfo").filter(|info| info.is_object())
+    {
         ours["info"] = info.clone();
     }
+    let here = subject.namespace();
+    let home = spec.text(key_field(subject)).map_or(here, |named| split_reference(named, here).0);
+    let key = settings.plugin.get("credentialsRef").and_then(|key| key["name"].as_str());
+    let authority = settings.plugin.get("tls").and_then(|tls| tls["caSecretRef"]["name"].as_str());
+    let secrets = [key.map(|name| place(home, name)), authority.map(|name| place(here, name))];
+    let secrets = secrets.into_iter().flatten().collect();
     let Settings { config, extra, mut plugin, mut headers } = settings;
     headers::clip(subject, "spec.defaultHeaders", &mut headers, headers::MOST);
     set_list(&mut plugin, "headersFrom", headers);
@@ -134,7 +144,12 @@ pub(super) fn specs(subject: &Subject<'_>) -> Option<ModelSpecs> {
     if !config.is_empty() {
         ours["defaultConfig"] = config.into();
     }
-    Some(ModelSpecs { plugin: plugin.into(), model: ours })
+    Some(ModelSpecs { secrets, plugin: plugin.into(), model: ours })
+}
+
+/// Returns the field that names the Secret with the key.
+fn key_field(subject: &Subject<'_>) -> &'static str {
+    if is_first_api(subject) { "apiKeySecretRef" } else { "apiKeySecret" }
 }
 
 /// Settings of a provider, sorted by where ours have them.
@@ -230,7 +245,10 @@ impl Settings {
     /// Copies a setting of the generation; kagent writes most numbers as texts.
     fn generation(&mut self, subject: &Subject<'_>, part: &Fields<'_>, key: &str) {
         let target = if key == "maxTokens" { "maxOutputTokens" } else { key };
-        let Some(value) = part.value(key) else { return };
+        let is_count = matches!(key, "maxTokens" | "maxOutputTokens" | "topK" | "candidateCount");
+        // What kagent leaves out of a request.
+        let is_unset = |value: &&Value| value.as_str() == Some("") || is_count && value.as_i64() == Some(0);
+        let Some(value) = part.value(key).filter(|value| !is_unset(value)) else { return };
         let ours = match key {
             "reasoningEffort" | "responseMimeType" => value.as_str().map(|text| json!(text)),
             "stopSequences" => Some(json!(part.texts(key))),
@@ -272,7 +290,7 @@ impl Settings {
     }
 
     fn credentials(&mut self, subject: &Subject<'_>, type_: &str, spec: &Fields<'_>) {
-        let field = if spec.has("apiKeySecretRef") { "apiKeySecretRef" } else { "apiKeySecret" };
+        let field = key_field(subject);
         let path = spec.path(field);
         let (secret, key) = (spec.text(field), spec.text("apiKeySecretKey"));
         if let Some(secret) = secret {

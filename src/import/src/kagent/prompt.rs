@@ -44,7 +44,10 @@ pub(super) fn take(
                     set_text(subject, from.own_path(), ours, text);
                 }
                 None => {
-                    subject.needs(from.own_path(), source.kind, source.name);
+                    // Of a template, the ConfigMap that is not in the input was reported with what stays in it.
+                    if !is_template || source.kind == "Secret" {
+                        subject.needs(from.own_path(), source.kind, source.name);
+                    }
                     ours.insert("systemPromptFrom".to_owned(), source.reference());
                 }
             }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{mcp_server, remote_server};
+use super::{admitted::admit_users, mcp_server, remote_server};
 use crate::{
     env::{set, set_list},
     fields::Fields,
@@ -75,6 +75,7 @@ fn remote(subject: &Subject<'_>, description: Option<&str>, part: &Fields<'_>, p
     headers::clip(subject, &part.path("headersFrom"), &mut all, headers::MOST);
     set_list(&mut ours, "headersFrom", all);
     remote_server::connection(&mut ours, part);
+    admit_users(subject, "/mcpServer/toolServer", &mut ours);
     subject.emit("RemoteMCPServer", ours.into());
 }
 
@@ -111,7 +112,7 @@ fn program(subject: &Subject<'_>, stdio: &Fields<'_>) {
     let seconds = stdio.int("readTimeoutSeconds").filter(|seconds| *seconds > 0);
     let args: Vec<_> = stdio.texts("args").into_iter().map(Value::from).collect();
     subject.notes.change(&stdio.path("command"), mcp_server::DEFAULT_IMAGE);
-    overlay::tell_image(subject, &stdio.path("command"));
+    overlay::tell_image(subject);
     if needs_home {
         env.entry("HOME").or_insert("/tmp".into());
     }

@@ -14,8 +14,6 @@ use crate::{
 
 /// Most entries of `toolServers`.
 const MOST_SERVERS: usize = 32;
-/// Most headers of one entry.
-const MOST_HEADERS: usize = 8;
 /// Most names in `include` and in `exclude`.
 const MOST_NAMES: usize = 64;
 
@@ -37,7 +35,8 @@ struct Server {
     forwarded: Vec<String>,
     /// Names of tools; empty: all.
     include: Vec<String>,
-    exclude: Vec<String>,
+    /// Names of tools that need approval, each with the field that says so.
+    exclude: Vec<(String, String)>,
 }
 
 /// Returns the names of the tools that an agent of kagent lists.
@@ -53,19 +52,22 @@ impl ParsedTools {
         for tool in fields.parts("tools") {
             // kagent goes by the member that is set, and so does this.
             tool.value("type");
-            let mut headers = headers::from(subject, &tool, "headersFrom");
-            headers::clip(subject, &tool.path("headersFrom"), &mut headers, MOST_HEADERS);
             let (server, agent) = (tool.part("mcpServer"), tool.part("agent"));
             match (server.is_empty(), agent.is_empty()) {
                 (false, _) => {
                     agent.ignore();
+                    let mut headers = headers::from(subject, &tool, "headersFrom");
+                    headers::clip(subject, &tool.path("headersFrom"), &mut headers, headers::MOST_OF_TOOL);
                     tools.add_server(subject, &server, headers);
                 }
                 (true, false) => {
-                    let made = agent_tool::tool(subject, &agent, &headers);
+                    let made = agent_tool::tool(subject, &tool, &agent);
                     tools.tools.extend(made.filter(|name| !tools.tools.contains(name)));
                 }
-                (true, true) => subject.notes.skip(tool.own_path(), "names neither a server nor an agent"),
+                (true, true) => {
+                    tool.value("headersFrom");
+                    subject.notes.skip(tool.own_path(), "names neither a server nor an agent");
+                }
             }
         }
         tools
@@ -75,7 +77,19 @@ impl ParsedTools {
     pub(super) fn set(self, subject: &Subject<'_>, field: &str, ours: &mut Map<String, Value>) {
         let mut entries = Vec::new();
         for server in &self.servers {
-            match server.entries() {
+            let made = server.entries();
+            let is_there = made.as_ref().is_some_and(|entries| !entries.is_empty());
+            for (tool, field) in &server.exclude {
+                // Our `approval` needs a database or a single replica: whether an agent can have it is for its author to say.
+                let remedy = if is_there {
+                    "take it out of exclude".to_owned()
+                } else {
+                    format!("add {} {} to toolServers", server.kind, server.name)
+                };
+                let ask = format!("set approval: {{when: Always, tools: [{tool}]}} to ask");
+                subject.notes.loss(field, format!("{tool} needs approval and is left out; {remedy}, and {ask}"));
+            }
+            match made {
                 Some(more) => entries.extend(more),
                 None => {
                     let text = format!("more than {MOST_NAMES} tools of {} need approval; it is left out", server.name);
@@ -95,17 +109,12 @@ impl ParsedTools {
         let field = part.own_path();
         part.text("apiGroup");
         let include: Vec<String> = part.texts("toolNames").into_iter().map(str::to_owned).collect();
-        let approval: Vec<String> = part.texts("requireApproval").into_iter().map(str::to_owned).collect();
+        let excluded = part.path("requireApproval");
+        let exclude =
+            part.texts("requireApproval").into_iter().map(|tool| (tool.to_owned(), excluded.clone())).collect();
         let forwarded = headers::forwarded(subject, part, "allowedHeaders");
         let Some(Found { kind, namespace, name, object }) = found(subject, part) else { return };
-        // Our `approval` needs a database or a single replica: whether an agent can have it is for its author to say.
-        for tool in &approval {
-            subject.notes.loss(
-                &part.path("requireApproval"),
-                format!("{tool} needs approval and is left out; take it out of exclude, and set approval: {{when: Always, tools: [{tool}]}} to ask"),
-            );
-        }
-        let server = Server { kind, namespace, name, headers, forwarded, include, exclude: approval };
+        let server = Server { kind, namespace, name, headers, forwarded, include, exclude };
         let is_same = |known: &Server| {
             (known.kind, &known.namespace, &known.name, &known.headers, &known.forwarded)
                 == (server.kind, &server.namespace, &server.name, &server.headers, &server.forwarded)
@@ -134,7 +143,8 @@ impl Server {
     /// Returns the entries for the server: several if it has more names than one takes, and none if nothing of it may be
     /// called. `None` if what must not be called is more than an entry can name.
     fn entries(&self) -> Option<Vec<Value>> {
-        let (mut include, mut exclude) = (once(&self.include), once(&self.exclude));
+        let excluded: Vec<String> = self.exclude.iter().map(|(tool, _)| tool.clone()).collect();
+        let (mut include, mut exclude) = (once(&self.include), once(&excluded));
         if !include.is_empty() && include.iter().all(|name| exclude.contains(name)) {
             return Some(Vec::new());
         }
@@ -216,7 +226,10 @@ fn found<'w>(subject: &Subject<'w>, part: &Fields<'_>) -> Option<Found<'w>> {
         Some(server) if is_left_out(source_kind, server) => {
             subject.notes.todo(field, format!("{shown} is left out: create it, or take it out of toolServers"));
         }
-        Some(_) => {}
+        Some(_) => {
+            let ours = subject.world.name_of(Source::Kagent, source_kind, kind, namespace, name);
+            subject.refers(field, shown, (kind.to_owned(), namespace.to_owned(), ours));
+        }
     }
     let ours = subject.world.name_of(Source::Kagent, source_kind, kind, namespace, name);
     Some(Found { kind, namespace: (namespace != here).then(|| namespace.to_owned()), name: ours, object })

@@ -5,7 +5,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     env::{self, set, set_list},
     fields::Fields,
+    needs,
     overlay::{self, Overlay},
+    period,
     subject::Subject,
 };
 
@@ -27,7 +29,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
         spec.ignore();
         return;
     };
-    overlay::tell_image(subject, "spec.image");
+    overlay::tell_image(subject);
     for key in ["framework", "runtime", "protocol"] {
         spec.text(key);
     }
@@ -45,7 +47,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
 }
 
 fn agent(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>, port: i64) {
-    subject.notes.change("", "in-cluster callers use port 8000 of the Service");
+    subject.notes.change("spec.port", "in-cluster callers use port 8000 of the Service");
     let framework = match spec.text("framework") {
         Some("adk" | "google-adk") => "adk",
         Some("langgraph" | "langchain") => "langchain",
@@ -63,55 +65,58 @@ fn agent(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>,
     match spec.text("protocol") {
         Some(protocol @ ("a2a" | "http")) => set(&mut ours, "protocol", Some(protocol)),
         Some(_) => subject.notes.skip("spec.protocol", "is no protocol"),
-        None => {}
+        // Krypton's default, which is not ours.
+        None => set(&mut ours, "protocol", Some("a2a")),
     }
-    set(&mut ours, "scaling", scaling(subject, spec));
+    ours.insert("scaling".to_owned(), scaling(subject, spec));
     // Callers name the path, and a card has it.
     spec.text("invocationPath");
     set(&mut ours, "timeout", timeout(subject, spec));
     let mut overlay = Overlay::of("Agent");
     if let Some(account) = spec.text("serviceAccountName") {
         set(&mut ours, "serviceAccountName", Some(account));
+        needs::account(subject, "spec.serviceAccountName", account);
         overlay.keep_token(subject, "spec.serviceAccountName");
     }
     set(&mut ours, "podTemplate", overlay.finish());
     subject.emit("Agent", ours.into());
 }
 
-fn scaling(subject: &Subject<'_>, spec: &Fields<'_>) -> Option<Value> {
+/// Returns how an agent is scaled: Krypton scales all, from 1 to 10 Pods with 8 requests each, where ours are not scaled unless they
+/// say so.
+fn scaling(subject: &Subject<'_>, spec: &Fields<'_>) -> Value {
     let mode = spec.text("mode");
     let fewest = env::replicas(subject, spec, "minReplicas", MOST);
-    let most = env::replicas(subject, spec, "maxReplicas", MOST_SCALED);
-    let concurrency = spec.int("concurrency");
+    let most = env::replicas(subject, spec, "maxReplicas", MOST_SCALED).unwrap_or(10);
+    let concurrency = spec.int("concurrency").unwrap_or(8);
     let idle = spec.period("scaleToZeroAfter", 1, 24 * 3600);
     let mut ours = Map::new();
     let fewest = match (mode, fewest) {
         (Some("serverless"), Some(number)) if number > 0 => {
             subject.notes.change("spec.minReplicas", "is 0 now: without requests a serverless agent has no Pod");
-            Some(0)
+            0
         }
-        (Some("serverless"), _) => Some(0),
+        (Some("serverless"), _) => 0,
         (_, Some(0)) => {
             subject.notes.change("spec.minReplicas", "is 1 now: an agent that is always on has a Pod");
-            Some(1)
+            1
         }
-        (_, given) => given,
+        (_, given) => given.unwrap_or(1),
     };
-    let most = most.map(|most| most.max(1));
-    set(&mut ours, "minReplicas", fewest);
-    set(&mut ours, "maxReplicas", most.map(|most| most.max(fewest.unwrap_or(1))));
-    set(&mut ours, "concurrency", concurrency.map(|number| number.clamp(1, 100_000)));
+    set(&mut ours, "minReplicas", Some(fewest));
+    set(&mut ours, "maxReplicas", Some(most.max(fewest).max(1)));
+    set(&mut ours, "concurrency", Some(concurrency.clamp(1, 100_000)));
     set(&mut ours, "scaleToZeroAfter", idle);
-    if concurrency.is_some_and(|number| !(1..=100_000).contains(&number)) {
+    if !(1..=100_000).contains(&concurrency) {
         subject.notes.change("spec.concurrency", "is now between 1 and 100000");
     }
-    (!ours.is_empty()).then(|| ours.into())
+    ours.into()
 }
 
 /// Returns the time limit of a request, unless it is the default of both.
 fn timeout(subject: &Subject<'_>, spec: &Fields<'_>) -> Option<String> {
     let timeout = spec.period("timeout", 1, 3600)?;
-    if timeout == "60s" || timeout == "1m" {
+    if period::is(&timeout, 60) {
         return None;
     }
     subject.notes.change("spec.timeout", "is enforced here");
@@ -120,7 +125,7 @@ fn timeout(subject: &Subject<'_>, spec: &Fields<'_>) -> Option<String> {
 
 /// Reports what is not a setting of one workload.
 fn limits(subject: &Subject<'_>, spec: &Fields<'_>) {
-    if spec.text("startupTimeout").is_some_and(|time| time != "30s") {
+    if spec.text("startupTimeout").is_some_and(|time| !period::is(time, 30)) {
         subject.notes.loss("spec.startupTimeout", "the gateway's --cold-start-timeout is for all");
     }
 }
@@ -152,7 +157,7 @@ fn server(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>
     ] {
         let is_default = match spec.text_or_number(key).as_deref() {
             None => true,
-            Some(value) => (key, value) == ("mode", "always-on") || (key, value) == ("timeout", "60s"),
+            Some(value) => (key, value) == ("mode", "always-on") || key == "timeout" && period::is(value, 60),
         };
         if !is_default {
             subject.notes.loss(&spec.path(key), text);
@@ -160,6 +165,7 @@ fn server(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>
     }
     if let Some(account) = spec.text("serviceAccountName") {
         set(&mut ours, "serviceAccountName", Some(account));
+        needs::account(subject, "spec.serviceAccountName", account);
         overlay.keep_token(subject, "spec.serviceAccountName");
     }
     set(&mut ours, "podTemplate", overlay.finish());

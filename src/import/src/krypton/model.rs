@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use crate::{
     env::{self, set},
+    fields::Fields,
+    needs, period,
     subject::Subject,
 };
 
@@ -17,7 +19,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
     let (repository, file) = (source.text("huggingface"), source.text("file"));
     let (Some(repository), Some(file)) = (repository, file) else {
         subject.notes.skip("", "Krypton refuses it too: its source names no file of Hugging Face");
-        [&source, &spec].into_iter().for_each(crate::fields::Fields::ignore);
+        [&source, &spec].into_iter().for_each(Fields::ignore);
         return;
     };
     let name = subject.name.as_str();
@@ -40,6 +42,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
         let variables = env::variables(subject, &spec, "env", "Deployment", None, &[]);
         env::set_list(fields, "env", variables);
         set(fields, "envFrom", env::sources(subject, &spec, "envFrom"));
+        set(fields, "startupProbe", startup_probe(subject, &spec, port));
     }
     let mut pod = json!({
         "containers": [container],
@@ -47,17 +50,18 @@ pub(super) fn convert(subject: &Subject<'_>) {
     });
     if let Some(fields) = pod.as_object_mut() {
         set(fields, "imagePullSecrets", env::pull_secrets(subject, &spec));
-        set(fields, "serviceAccountName", spec.text("serviceAccountName"));
+        let account = spec.text("serviceAccountName");
+        set(fields, "serviceAccountName", account);
+        if let Some(name) = account {
+            needs::account(subject, "spec.serviceAccountName", name);
+        }
     }
     let fewest = spec.int("minReplicas").unwrap_or(1).clamp(0, i64::from(i32::MAX));
     if spec.int("maxReplicas").is_some_and(|most| most > fewest) {
         subject.notes.loss("spec.maxReplicas", "a plain Deployment is not scaled");
     }
-    for key in ["scaleToZeroAfter", "mode"] {
-        let is_plain = spec.text(key).is_none_or(|value| value == "always-on");
-        if !is_plain {
-            subject.notes.loss(&spec.path(key), "a plain Deployment is not scaled");
-        }
+    if let Some(runtime) = spec.text("runtime").filter(|runtime| *runtime != "llama.cpp") {
+        subject.notes.loss("spec.runtime", format!("is llama.cpp here, not {runtime:?}"));
     }
     let labels = json!({ "app.kubernetes.io/name": name, "app.kubernetes.io/component": "model" });
     let home = if subject.namespace().is_empty() { "default" } else { subject.namespace() };
@@ -76,4 +80,16 @@ pub(super) fn convert(subject: &Subject<'_>) {
     let deployment: Value = json!({ "replicas": fewest, "selector": { "matchLabels": labels }, "template": template });
     subject.emit("Deployment", deployment);
     subject.notes.change("", "a plain Deployment, not managed by the operator");
+}
+
+/// Returns the probe that gives the model its time to start, in seconds of which each is asked once.
+fn startup_probe(subject: &Subject<'_>, spec: &Fields<'_>, port: i64) -> Option<Value> {
+    let given = spec.text("startupTimeout")?;
+    let Some(seconds) = period::seconds(given) else {
+        subject.notes.skip("spec.startupTimeout", "is no length of time");
+        return None;
+    };
+    subject.notes.change("spec.startupTimeout", "is a startupProbe now: a container that is later is started again");
+    let get = json!({ "path": "/health", "port": port });
+    Some(json!({ "httpGet": get, "periodSeconds": 1, "failureThreshold": seconds.clamp(1, 86_400) }))
 }

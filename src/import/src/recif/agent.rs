@@ -3,7 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::spec;
-use crate::{env, overlay::Overlay, source::Source, subject::Subject};
+use crate::{
+    env, needs,
+    overlay::{self, Overlay},
+    source::Source,
+    subject::Subject,
+};
 
 /// Fields of an Agent that only upstream has.
 const UPSTREAM: [&str; 10] = [
@@ -18,6 +23,9 @@ const UPSTREAM: [&str; 10] = [
     "suggestionsProvider",
     "version",
 ];
+
+/// Most Pods of an Agent.
+const MOST: i64 = 10;
 
 /// Folder with the credentials of Google.
 const GCP: &str = "/var/secrets/gcp";
@@ -42,6 +50,11 @@ pub(super) fn convert(subject: &Subject<'_>) {
         ours.remove("promptRef");
         subject.notes.skip("spec.promptRef", "nothing upstream reads it");
     }
+    if has_image(&ours) {
+        overlay::tell_image(subject);
+    }
+    tell_needs(subject);
+    replicas(subject, &mut ours);
     env_secrets(subject, &theirs, &mut ours);
     google(subject, &theirs, &mut ours);
     variables(subject, &theirs, &mut ours);
@@ -56,8 +69,32 @@ fn text<'m>(map: &'m Map<String, Value>, key: &str) -> Option<&'m str> {
     map.get(key)?.as_str().filter(|text| !text.is_empty())
 }
 
+/// Reports what its Pods need and the input does not have.
+fn tell_needs(subject: &Subject<'_>) {
+    let spec = &subject.object["spec"];
+    needs::container(subject, "spec", spec);
+    if let Some(account) = spec["serviceAccountName"].as_str().filter(|name| !name.is_empty()) {
+        needs::account(subject, "spec.serviceAccountName", account);
+    }
+    let pod = &spec["podTemplate"]["spec"];
+    let items = |key: &str| pod[key].as_array().map(Vec::as_slice).unwrap_or_default();
+    needs::volumes(subject, "spec.podTemplate.spec.volumes", items("volumes"));
+    for (index, container) in items("containers").iter().enumerate() {
+        needs::container(subject, &format!("spec.podTemplate.spec.containers[{index}]"), container);
+    }
+}
+
+/// Brings the number of Pods into our limit, which upstream does not have.
+fn replicas(subject: &Subject<'_>, ours: &mut Map<String, Value>) {
+    if ours.get("replicas").and_then(Value::as_i64).is_some_and(|number| number > MOST) {
+        subject.notes.loss("spec.replicas", format!("at most {MOST} Pods"));
+        ours.insert("replicas".to_owned(), MOST.into());
+    }
+}
+
 fn env_secrets(subject: &Subject<'_>, theirs: &Map<String, Value>, ours: &mut Map<String, Value>) {
-    let given = theirs.get("envSecrets").and_then(Value::as_array);
+    // Upstream's default stands for an empty list, too.
+    let given = theirs.get("envSecrets").and_then(Value::as_array).filter(|names| !names.is_empty());
     let names: Vec<&str> = match given {
         Some(names) => names.iter().filter_map(Value::as_str).collect(),
         None => {
@@ -119,7 +156,8 @@ fn sets(ours: &Map<String, Value>, name: &Value) -> bool {
 /// Sets the variables by which upstream's operator passes on fields that ours do not have.
 fn variables(subject: &Subject<'_>, theirs: &Map<String, Value>, ours: &mut Map<String, Value>) {
     let skills = theirs.get("skills").filter(|skills| !skills.as_array().is_some_and(Vec::is_empty));
-    let rate = theirs.get("evalSampleRate").and_then(Value::as_f64).map(|percent| (percent / 100.0).to_string());
+    let rate = theirs.get("evalSampleRate").and_then(Value::as_f64).filter(|percent| *percent > 0.0);
+    let rate = rate.map(|percent| (percent / 100.0).to_string());
     let given = |key: &str| text(theirs, key).map(str::to_owned);
     let variables = [
         ("CORAIL_SKILLS", skills.map(Value::to_string)),
@@ -167,8 +205,14 @@ fn model(subject: &Subject<'_>, ours: &mut Map<String, Value>) {
     ours.insert("modelType".to_owned(), type_.into());
 }
 
+/// Reports whether an image is corail, of any registry and version.
+fn is_corail(image: &str) -> bool {
+    let last = image.rsplit('/').next().unwrap_or(image);
+    last.split([':', '@']).next() == Some("corail")
+}
+
 fn strategy(subject: &Subject<'_>, ours: &mut Map<String, Value>) {
-    let is_corail = text(ours, "image").is_some_and(|image| image.contains("/corail:"));
+    let is_corail = text(ours, "image").is_some_and(is_corail);
     let is_named = matches!(text(ours, "strategy"), None | Some("simple" | "react" | "rag"));
     if is_corail && is_named {
         ours.insert("strategy".to_owned(), "agent-react".into());

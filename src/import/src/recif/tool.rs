@@ -24,6 +24,10 @@ pub(super) fn convert(subject: &Subject<'_>) {
             format!("{what} is not expanded (corail sends it as it is); put the value into a Secret and headersFrom"),
         );
     }
+    if ours.get("timeout").and_then(Value::as_i64).is_some_and(|seconds| seconds < 1) {
+        ours.remove("timeout");
+        subject.notes.change("spec.timeout", "is the default now, 30 seconds");
+    }
     subject.emit_own("Tool", ours.into());
 }
 

@@ -93,3 +93,22 @@ pub(crate) fn agent(name: &str, declarative: &Value) -> String {
     })
     .to_string()
 }
+
+/// Returns an object of this kind and spec, in namespace `n`.
+pub(crate) fn thing(api_version: &str, kind: &str, name: &str, spec: &Value) -> String {
+    json!({
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": { "name": name, "namespace": "n" },
+        "spec": spec,
+    })
+    .to_string()
+}
+
+/// Checks that these lines are reported.
+pub(crate) fn assert_reported(text: &str, expected: &[&str]) {
+    let lines = lines(&imported(text));
+    for line in expected {
+        assert!(lines.contains(&(*line).to_owned()), "{line}: {lines:#?}");
+    }
+}

@@ -1,12 +1,40 @@
-//! Words for a part that is not found.
+//! Words for what is missing of an install.
 
-use crate::doctor::reading::Installed;
+use crate::doctor::reading::{Installed, Installer};
 
-/// Advice where a part is missing.
-pub(super) const INSTALL: &str =
-    "kubectl apply --server-side -k config/default, or name its namespace with --system-namespace";
+/// Returns the command that brings back what is missing, as it was installed.
+pub(super) fn apply(installer: Installer, system: &str) -> String {
+    let helm = format!("helm upgrade --install recif <chart> -n {system} --reset-then-reuse-values");
+    let manifests = "kubectl apply --server-side -k <config/default, or the overlay that you applied>";
+    match installer {
+        Installer::Helm => helm,
+        Installer::Manifests => manifests.to_owned(),
+        Installer::Unknown => format!("{helm}, or {manifests}"),
+    }
+}
+
+/// Returns what to do about a part that is missing; `apply` brings it back.
+pub(super) fn install(apply: &str) -> String {
+    format!("{apply}, or name its namespace with --system-namespace")
+}
 
 /// Returns what to say of a part that is not found; `None`: nothing is installed yet.
 pub(super) fn absent(installed: Installed, system: &str) -> Option<String> {
     (installed == Installed::Yes).then(|| format!("not found in namespace {system}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_is_of_the_tool_that_installed_it_and_of_both_where_that_is_unknown() {
+        let tools = |installer| {
+            let remedy = apply(installer, "sys");
+            ["helm upgrade --install recif <chart> -n sys ", "kubectl apply "].map(|tool| remedy.contains(tool))
+        };
+        assert_eq!(tools(Installer::Helm), [true, false]);
+        assert_eq!(tools(Installer::Manifests), [false, true]);
+        assert_eq!(tools(Installer::Unknown), [true, true]);
+    }
 }

@@ -14,14 +14,14 @@ const MANIFESTS: [&str; 2] = [
     include_str!("../../../../../config/rbac/own-objects.yaml"),
     include_str!("../../../../../config/gateway/own-field.yaml"),
 ];
-const APPLY: &str = "kubectl apply --server-side -k config/default";
 
-/// Judges the policies in the cluster by those that are built in.
+/// Judges the policies in the cluster by those that are built in; `apply` brings back what is missing.
 pub(super) fn check(
     policies: &Read<(Vec<Value>, Vec<Value>)>,
     installed: Installed,
     operator: &Read<Option<Part>>,
     gateway: &Read<Option<Part>>,
+    apply: &str,
 ) -> Finding {
     let (policies, bindings) = match policies {
         Ok(read) => read,
@@ -42,21 +42,21 @@ pub(super) fn check(
     let found = |list: &'_ [Value], name: &str| list.iter().find(|it| it["metadata"]["name"] == name).cloned();
     if ours.iter().all(|policy| found(policies, &policy.name).is_none()) {
         let what = "none of ours is there, so nothing but RBAC holds the operator and the gateway";
-        return Finding::judge(CHECK, TITLE, "", vec![Issue::warn(what, format!("turn them on again: {APPLY}"))]);
+        return Finding::judge(CHECK, TITLE, "", vec![Issue::warn(what, format!("turn them on again: {apply}"))]);
     }
     let mut issues = Vec::new();
     for policy in &ours {
         let name = &policy.name;
         let (Some(there), Some(binding)) = (found(policies, name), found(bindings, name)) else {
-            issues.push(Issue::fail(format!("{name} or its binding is missing"), APPLY));
+            issues.push(Issue::fail(format!("{name} or its binding is missing"), apply));
             continue;
         };
         if subject(&there) != Some(policy.subject.as_str()) {
-            issues.push(Issue::fail(format!("{name} holds another user than ours"), APPLY));
+            issues.push(Issue::fail(format!("{name} holds another user than ours"), apply));
         }
         let denies = binding.pointer("/spec/validationActions").and_then(Value::as_array);
         if !denies.is_some_and(|actions| actions.iter().any(|action| action == "Deny")) {
-            issues.push(Issue::warn(format!("the binding of {name} denies nothing"), APPLY));
+            issues.push(Issue::warn(format!("the binding of {name} denies nothing"), apply));
         }
     }
     for (part, account) in [(operator, "recif-operator"), (gateway, "recif-gateway")] {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn judged(cluster: (Vec<Value>, Vec<Value>)) -> Finding {
-        check(&Ok(cluster), Installed::Yes, &Ok(None), &Ok(None))
+        check(&Ok(cluster), Installed::Yes, &Ok(None), &Ok(None), "apply it")
     }
 
     #[test]
@@ -120,7 +120,9 @@ mod tests {
         assert_eq!(judged(cluster()).verdict, Verdict::Ok);
         let (mut policies, bindings) = cluster();
         policies.remove(0);
-        assert_eq!(judged((policies, bindings)).verdict, Verdict::Fail, "a policy is missing");
+        let missing = judged((policies, bindings));
+        assert_eq!(missing.verdict, Verdict::Fail, "a policy is missing");
+        assert!(missing.text.ends_with(" is missing: apply it"), "{}", missing.text);
         let (policies, mut bindings) = cluster();
         bindings.remove(1);
         assert_eq!(judged((policies, bindings)).verdict, Verdict::Fail, "a binding is missing");
@@ -136,18 +138,18 @@ mod tests {
     #[test]
     fn a_part_under_another_account_is_held_by_none() {
         let part = Part { account: "default".into(), ..Part::default() };
-        let found = check(&Ok(cluster()), Installed::Yes, &Ok(Some(part)), &Ok(None));
+        let found = check(&Ok(cluster()), Installed::Yes, &Ok(Some(part)), &Ok(None), "apply it");
         assert_eq!(found.verdict, Verdict::Fail, "{}", found.text);
     }
 
     #[test]
     fn before_an_install_the_kind_has_to_be_served() {
         let none = Ok((Vec::new(), Vec::new()));
-        assert_eq!(check(&none, Installed::No, &Ok(None), &Ok(None)).verdict, Verdict::Ok);
+        assert_eq!(check(&none, Installed::No, &Ok(None), &Ok(None), "apply it").verdict, Verdict::Ok);
         for (why, verdict) in
             [(Unread::NotServed("X"), Verdict::Fail), (Unread::Forbidden("list x".into()), Verdict::Skip)]
         {
-            assert_eq!(check(&Err(why), Installed::No, &Ok(None), &Ok(None)).verdict, verdict);
+            assert_eq!(check(&Err(why), Installed::No, &Ok(None), &Ok(None), "apply it").verdict, verdict);
         }
     }
 }

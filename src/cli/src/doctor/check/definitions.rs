@@ -87,6 +87,7 @@ mod tests {
             schema: Some(schema.into()),
             version: version.map(Into::into),
             established: true,
+            by_helm: false,
         }
     }
 

@@ -38,14 +38,15 @@ pub(super) fn all(readings: &Readings) -> Vec<Finding> {
     let Readings { scope, installed, .. } = readings;
     let [operator, gateway, control_plane] = &readings.parts;
     let namespace = scope.namespace.as_str();
+    let apply = absent::apply(readings.installer, &scope.system);
     vec![
         versions::check(&readings.server, &readings.nodes),
         pods::check_sidecar(&readings.dry_runs),
-        admission::check(&readings.policies, *installed, operator, gateway),
+        admission::check(&readings.policies, *installed, operator, gateway, &apply),
         nodes::check(&readings.nodes),
         definitions::check(&readings.definitions, *installed, &definitions::built_in(), env!("CARGO_PKG_VERSION")),
-        operator::check(operator, &readings.lease, readings.server_now(), &scope.system, *installed),
-        accounts::check(&readings.accounts),
+        operator::check(operator, &readings.lease, readings.server_now(), &scope.system, *installed, &apply),
+        accounts::check(&readings.accounts, &apply),
         yours::check(&readings.yours, namespace),
         images::check(&readings.images, &readings.nodes, readings.pulled.as_deref()),
         traffic::check(
@@ -54,6 +55,7 @@ pub(super) fn all(readings: &Readings) -> Vec<Finding> {
             readings.server_now(),
             &scope.system,
             *installed,
+            &apply,
         ),
         pods::check(&readings.dry_runs, namespace),
         network::check(&readings.network, &readings.workload_pods, scope, &readings.plugin),

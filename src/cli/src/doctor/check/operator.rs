@@ -7,26 +7,27 @@ use super::{
         finding::{Finding, Issue},
         reading::{Installed, Part, Read, Unread},
     },
-    absent::{INSTALL, absent},
+    absent::{absent, install},
 };
 
 const CHECK: &str = "operator";
 /// Age from which a lease is not held any more; it is renewed every two seconds.
 const LEASE_AGE: SignedDuration = SignedDuration::from_secs(15);
 
-/// Judges the operator at the time `now` of the API server.
+/// Judges the operator at the time `now` of the API server; `apply` brings back what is missing.
 pub(super) fn check(
     operator: &Read<Option<Part>>,
     lease: &Read<Option<(String, Option<Timestamp>)>>,
     now: Timestamp,
     system: &str,
     installed: Installed,
+    apply: &str,
 ) -> Finding {
     let part = match operator {
         Ok(Some(part)) => part,
         Ok(None) => {
             return match absent(installed, system) {
-                Some(what) => Finding::judge(CHECK, CHECK, "", vec![Issue::fail(what, INSTALL)]),
+                Some(what) => Finding::judge(CHECK, CHECK, "", vec![Issue::fail(what, install(apply))]),
                 None => Finding::skip(CHECK, CHECK, "not installed yet"),
             };
         }
@@ -101,7 +102,7 @@ mod tests {
     fn judged(replicas: i64, pods: Vec<PartPod>, lease: Option<(&str, i64)>) -> Finding {
         let lease = lease.map(|(holder, age)| (holder.to_owned(), Some(Timestamp::from_second(100 - age).unwrap())));
         let now = Timestamp::from_second(100).unwrap();
-        check(&Ok(Some(Part { replicas, pods, ..Part::default() })), &Ok(lease), now, "sys", Installed::Yes)
+        check(&Ok(Some(Part { replicas, pods, ..Part::default() })), &Ok(lease), now, "sys", Installed::Yes, "apply")
     }
 
     #[test]
@@ -140,10 +141,13 @@ mod tests {
 
     #[test]
     fn an_operator_that_is_not_there_is_missed_only_after_an_install() {
-        let none = |installed| check(&Ok(None), &Ok(None), Timestamp::UNIX_EPOCH, "sys", installed);
+        let none = |installed| check(&Ok(None), &Ok(None), Timestamp::UNIX_EPOCH, "sys", installed, "apply");
         assert_eq!(none(Installed::No).text, "operator: not installed yet");
-        assert_eq!(none(Installed::Yes).verdict, Verdict::Fail);
+        let missed = none(Installed::Yes);
+        assert_eq!(missed.verdict, Verdict::Fail);
+        assert!(missed.text.ends_with(": apply, or name its namespace with --system-namespace"), "{}", missed.text);
         let refused = Err(Unread::Forbidden("get deployments".into()));
-        assert_eq!(check(&refused, &Ok(None), Timestamp::UNIX_EPOCH, "sys", Installed::Yes).verdict, Verdict::Skip);
+        let unread = check(&refused, &Ok(None), Timestamp::UNIX_EPOCH, "sys", Installed::Yes, "apply");
+        assert_eq!(unread.verdict, Verdict::Skip);
     }
 }

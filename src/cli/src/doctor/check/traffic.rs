@@ -7,7 +7,7 @@ use super::{
         finding::{Finding, Issue},
         reading::{Installed, Part, Read, Unread},
     },
-    absent::{INSTALL, absent},
+    absent::{absent, install},
 };
 
 const CHECK: &str = "gateway-and-control-plane";
@@ -16,13 +16,14 @@ const NAMES: [(&str, &str); 2] = [("gateway", "recif-gateway"), ("control plane"
 /// Time before its end in which a certificate should have been renewed.
 const RENEWED: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// Judges gateway and control plane at the time `now` of the API server.
+/// Judges gateway and control plane at the time `now` of the API server; `apply` brings back what is missing.
 pub(super) fn check(
     parts: [&Read<Option<Part>>; 2],
     certificate: &Read<Option<Timestamp>>,
     now: Timestamp,
     system: &str,
     installed: Installed,
+    apply: &str,
 ) -> Finding {
     if installed == Installed::No {
         return Finding::skip(CHECK, TITLE, "not installed yet");
@@ -40,8 +41,8 @@ pub(super) fn check(
                 let what = format!("the {name} was {what}");
                 // The control plane may be left out.
                 issues.push(match *name {
-                    "gateway" => Issue::fail(what, INSTALL),
-                    _ => Issue::warn(what, INSTALL),
+                    "gateway" => Issue::fail(what, install(apply)),
+                    _ => Issue::warn(what, install(apply)),
                 });
             }
             Err(why) => unread = Some(why.clone()),
@@ -118,7 +119,7 @@ mod tests {
     }
 
     fn judged(gateway: &Read<Option<Part>>, end: &Read<Option<Timestamp>>) -> Finding {
-        check([gateway, &part(true, Ok(200))], end, Timestamp::UNIX_EPOCH, "sys", Installed::Yes)
+        check([gateway, &part(true, Ok(200))], end, Timestamp::UNIX_EPOCH, "sys", Installed::Yes, "apply it")
     }
 
     #[test]
@@ -136,7 +137,7 @@ mod tests {
             ),
             (part(false, Ok(404)), Verdict::Fail, "no Pod of the gateway is ready (starting): see"),
             (scaled, Verdict::Fail, "scaled to 0: kubectl"),
-            (Ok(None), Verdict::Fail, "the gateway was not found in namespace sys: kubectl apply"),
+            (Ok(None), Verdict::Fail, "the gateway was not found in namespace sys: apply it, or name"),
             (part(true, Err(Unread::Forbidden("create pods/portforward".into()))), Verdict::Skip, "you may not create"),
         ] {
             let found = judged(&gateway, &Ok(None));
@@ -144,7 +145,7 @@ mod tests {
             assert!(found.text.contains(text), "{}", found.text);
         }
         let none = Ok(None);
-        let before = check([&none, &none], &Ok(None), Timestamp::UNIX_EPOCH, "sys", Installed::No);
+        let before = check([&none, &none], &Ok(None), Timestamp::UNIX_EPOCH, "sys", Installed::No, "apply it");
         assert_eq!(before.text, "gateway and control plane: not installed yet");
     }
 

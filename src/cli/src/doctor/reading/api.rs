@@ -245,5 +245,11 @@ pub(in crate::doctor) fn definition(definition: &Value) -> Definition {
         schema: annotation(CRD_SCHEMA),
         version: annotation(CRD_VERSION),
         established: is_true(definition, "Established"),
+        by_helm: is_by_helm(definition),
     }
+}
+
+/// Reports whether Helm made the object, or another tool of a chart.
+pub(super) fn is_by_helm(object: &Value) -> bool {
+    text(object, "/metadata/labels/app.kubernetes.io~1managed-by") == "Helm"
 }

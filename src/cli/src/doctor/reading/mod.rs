@@ -33,7 +33,7 @@ use sample::SampleImages;
 #[cfg(test)]
 pub(super) use sample::sample_labels;
 pub(super) use sample::{DryRun, DryRuns};
-pub(super) use views::{ARCHITECTURES, Definition, Installed, NodeView, Scope};
+pub(super) use views::{ARCHITECTURES, Definition, Installed, Installer, NodeView, Scope};
 
 use crate::{
     cluster::{ServerTime, UserClient},
@@ -47,6 +47,8 @@ pub(super) struct Readings {
     pub scope: Scope,
     /// State of the installation.
     pub installed: Installed,
+    /// Tool by which it was installed.
+    pub installer: Installer,
     /// Version of the API server, such as `v1.34.2`.
     pub server: String,
     /// Response times of the API server.
@@ -147,6 +149,7 @@ pub(super) async fn read(live: &UserClient, scope: Scope) -> Result<Readings, Cl
     };
     Ok(Readings {
         installed,
+        installer: installer(&definitions, &parts),
         server,
         times,
         now,
@@ -168,6 +171,17 @@ pub(super) async fn read(live: &UserClient, scope: Scope) -> Result<Readings, Cl
         parts,
         scope,
     })
+}
+
+/// Returns the tool of the parts, else that of the definitions, which may be of another chart.
+fn installer(definitions: &Read<Vec<Definition>>, parts: &[Read<Option<Part>>]) -> Installer {
+    let parts = parts.iter().filter_map(|part| part.as_ref().ok()?.as_ref()).map(|part| part.by_helm);
+    let mut found = parts.chain(definitions.iter().flatten().map(|definition| definition.by_helm));
+    match found.next() {
+        Some(true) => Installer::Helm,
+        Some(false) => Installer::Manifests,
+        None => Installer::Unknown,
+    }
 }
 
 fn is_installed(definitions: &Read<Vec<Definition>>, parts: &[Read<Option<Part>>]) -> Installed {

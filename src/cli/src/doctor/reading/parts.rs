@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
 use serde_json::Value;
 
-use super::api::{ApiReader, Read, Unread, is_true, items, text, unasked};
+use super::api::{ApiReader, Read, Unread, is_by_helm, is_true, items, text, unasked};
 use crate::doctor::certificate::not_after;
 
 /// Environment variable with a token that is used instead of the kubeconfig's.
@@ -44,6 +44,8 @@ pub(in crate::doctor) struct Part {
     pub pods: Vec<PartPod>,
     /// True if the request was made with a token.
     pub signed: bool,
+    /// True if it is of a chart.
+    pub by_helm: bool,
 }
 
 /// Pod of a part.
@@ -194,6 +196,7 @@ pub(super) fn part(deployment: &Value) -> Part {
         has_claim: volumes().any(|volume| volume.get("persistentVolumeClaim").is_some()),
         pods: Vec::new(),
         signed: false,
+        by_helm: is_by_helm(deployment),
         image,
     }
 }

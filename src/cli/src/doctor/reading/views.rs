@@ -29,6 +29,17 @@ pub(in crate::doctor) enum Installed {
     Unknown,
 }
 
+/// Tool by which Récif was installed in the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::doctor) enum Installer {
+    /// Its objects have the label that Helm's have.
+    Helm,
+    /// They have not: manifests were applied.
+    Manifests,
+    /// None was found.
+    Unknown,
+}
+
 /// Node of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::doctor) struct NodeView {
@@ -57,4 +68,6 @@ pub(in crate::doctor) struct Definition {
     pub version: Option<String>,
     /// True if the API server serves it.
     pub established: bool,
+    /// True if it is of a chart.
+    pub by_helm: bool,
 }

@@ -17,7 +17,7 @@ it.each([
   ["Failed", "False", ["Pod"], true],
   ["Running", "False", ["Pod"], true],
   ["Running", "True", ["Pod"], false],
-])("of a workload that is %s, Ready %s, with %j, it names the command for a container's error: %s", (phase, ready, kinds, named) => {
+])("of a workload that is %s, Ready %s, with %j, it names the command for a container's error: %s; for the logs, of any Pod", (phase, ready, kinds, named) => {
   const client = new QueryClient();
   client.setQueryData(whyQuery(name).queryKey, { sentence: "It is so.", phase, condition: null, waitingFor: [], children: [], steps: [] });
   client.setQueryData(childrenQuery(name).queryKey, { items: kinds.map(child) });
@@ -25,4 +25,7 @@ it.each([
   const html = renderToStaticMarkup(createElement(QueryClientProvider, { client }, why));
   expect(html).toContain("It is so.");
   expect(html.includes("recif why agents/cart -n shop")).toBe(named);
+  const hasPod = kinds.map(child).some(({ kind }) => kind === "Pod");
+  expect(html.includes("recif logs agents/cart -n shop")).toBe(hasPod);
+  expect(html.split(">Copy<").length - 1).toBe(Number(named) + Number(hasPod));
 });

@@ -230,21 +230,30 @@ export function Why({ name, phase, ready, workload }: Omit<OverviewProps, "statu
           ))}
         </ul>
       )}
-      {workload && (!settled || partly) && <LogHint name={name} />}
+      {workload && <LogHint name={name} failing={!settled || partly} />}
     </Notice>
   );
 }
 
 /** What a container wrote is in no status, and the control plane reads no logs: the command line does, by the user's own rights. */
-function LogHint({ name }: { name: Name }): ReactElement | null {
+function LogHint({ name, failing }: { name: Name; failing: boolean }): ReactElement | null {
   const children = useQuery(childrenQuery(name));
   if (!children.data?.items.some((child) => child.kind === "Pod")) return null;
-  const why = `recif why ${name.plural}/${name.name} -n ${name.namespace}`;
+  const command = (verb: string): string => `recif ${verb} ${name.plural}/${name.name} -n ${name.namespace}`;
+  return (
+    <>
+      {failing && <Command what="The last error of its container:" text={command("why")} />}
+      <Command what="The logs of its Pods:" text={command("logs")} />
+    </>
+  );
+}
+
+function Command({ what, text }: { what: string; text: string }): ReactElement {
   return (
     <div className="row wrap small log-hint">
-      <span className="muted">The last error of its container:</span>
-      <code>{why}</code>
-      <CopyButton text={() => why} />
+      <span className="muted">{what}</span>
+      <code>{text}</code>
+      <CopyButton text={() => text} />
     </div>
   );
 }

@@ -1,0 +1,195 @@
+//! References of what is imported: to Secrets, to other objects, and to tools and prompts of one name.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{agent, assert_reported, imported, lines, object, refusals, thing};
+use serde_json::{Value, json};
+
+const KAGENT: &str = "kagent.dev/v1alpha2";
+const GENKIT: &str = "genkit.dev/v1alpha1";
+
+/// Returns an object with another namespace than `n`.
+fn moved(text: &str, namespace: &str) -> String {
+    let mut object: Value = serde_json::from_str(text).unwrap();
+    object["metadata"]["namespace"] = namespace.into();
+    object.to_string()
+}
+
+fn lines_of(text: &str, object: &str) -> Vec<String> {
+    lines(&imported(text)).into_iter().filter(|line| line.contains(object)).collect()
+}
+
+#[tokio::test]
+async fn an_agent_that_is_asked_with_other_headers_is_another_tool() {
+    let ask = |team: &str| json!({ "agent": { "name": "b" }, "headersFrom": [{ "name": "X-Team", "value": team }] });
+    let text = [
+        agent("a", &json!({ "tools": [ask("red"), ask("blue"), ask("red")] })),
+        agent("b", &json!({ "systemMessage": "x" })),
+    ]
+    .join("\n---\n");
+    let imported = imported(&text);
+    assert_eq!(object(&imported, "Agent", "a")["spec"]["tools"], json!(["ask-b", "ask-b-2"]));
+    assert_eq!(object(&imported, "Tool", "ask-b")["spec"]["name"], "ask_b");
+    assert_eq!(object(&imported, "Tool", "ask-b-2")["spec"]["name"], "ask_b_2");
+    assert_eq!(refusals(&imported).await, Vec::<String>::new());
+}
+
+#[test]
+fn a_model_elsewhere_wants_its_secrets_copied() {
+    let user = agent("a", &json!({ "modelConfig": "lab/m" }));
+    let field = "Agent n/a spec.declarative.modelConfig";
+    let spec = json!({ "model": "m", "apiKeySecret": "k", "tls": { "caCertSecretRef": "ca" } });
+    let newer = moved(&thing(KAGENT, "ModelConfig", "m", &spec), "lab");
+    let both = format!("todo {field}: copy Secret lab/k to n; copy Secret lab/ca to n");
+    assert_eq!(lines_of(&[newer, user.clone()].join("\n---\n"), "Agent n/a"), [both]);
+    let spec = json!({ "model": "m", "apiKeySecretRef": "vault/k" });
+    let older = moved(&thing("kagent.dev/v1alpha1", "ModelConfig", "m", &spec), "lab");
+    let text = [older, user.clone()].join("\n---\n");
+    let once = format!("todo {field}: copy Secret vault/k to n");
+    assert_eq!(lines_of(&text, "Agent n/a"), [once]);
+    assert_reported(&text, &["todo ModelConfig lab/m spec.apiKeySecretRef: copy Secret vault/k to lab"]);
+    let spec = json!({ "provider": "Ollama", "model": "m" });
+    let free = moved(&thing(KAGENT, "ModelConfig", "m", &spec), "lab");
+    let copied = format!("change {field}: ModelConfig lab/m is copied here, with its provider");
+    assert_eq!(lines_of(&[free, user].join("\n---\n"), "Agent n/a"), [copied]);
+}
+
+#[test]
+fn a_model_has_the_fields_of_its_own_api() {
+    let spec = json!({
+        "provider": "Ollama",
+        "model": "m",
+        "apiKeySecret": "new",
+        "apiKeySecretRef": "old",
+        "modelInfo": { "vision": true },
+    });
+    for (version, secret, strange, info) in [
+        (KAGENT, "new", &["apiKeySecretRef", "modelInfo"][..], Value::Null),
+        ("kagent.dev/v1alpha1", "old", &["apiKeySecret"][..], json!({ "vision": true })),
+    ] {
+        let text = thing(version, "ModelConfig", "m", &spec);
+        let imported = imported(&text);
+        assert_eq!(object(&imported, "PluginConfig", "m")["spec"]["credentialsRef"]["name"], secret, "{version}");
+        assert_eq!(object(&imported, "Model", "m")["spec"]["info"], info, "{version}");
+        let line = |field: &&str| format!("skip ModelConfig n/m spec.{field}: is no field of {version} ModelConfig");
+        let expected: Vec<_> = strange.iter().map(line).collect();
+        assert_reported(&text, &expected.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_template_in_a_secret_has_one_line() {
+    let from = json!({ "type": "Secret", "name": "gone", "key": "k" });
+    let text = agent("a", &json!({ "modelConfig": "m", "systemMessageFrom": from, "promptTemplate": {} }));
+    let field = "spec.declarative.systemMessageFrom";
+    let line = format!(
+        "loss Agent n/a {field}: {{{{…}}}} stays in the text: it is in a Secret; Secret n/gone is not in the input"
+    );
+    assert_eq!(lines_of(&text, field), [line]);
+}
+
+#[test]
+fn a_server_of_which_every_tool_needs_approval_is_to_be_added() {
+    let ask = "set approval: {when: Always, tools: [c]} to ask";
+    let tool = |names: Value| {
+        let server = json!({ "kind": "RemoteMCPServer", "name": "r", "toolNames": names, "requireApproval": ["c"] });
+        agent("a", &json!({ "tools": [{ "mcpServer": server }] }))
+    };
+    let start = "loss Agent n/a spec.declarative.tools[0].mcpServer.requireApproval: c needs approval and is left out;";
+    let all = tool(json!(["c"]));
+    assert_eq!(object(&imported(&all), "Agent", "a")["spec"]["toolServers"], Value::Null);
+    assert_reported(&all, &[&format!("{start} add RemoteMCPServer r to toolServers, and {ask}")]);
+    let one = tool(json!(["c", "d"]));
+    assert_reported(&one, &[&format!("{start} take it out of exclude, and {ask}")]);
+}
+
+#[test]
+fn what_refers_to_an_object_that_is_left_out_says_so() {
+    let flow = json!({
+        "prompts": [{ "promptRef": { "name": "blank" } }, { "name": "blank" }],
+        "tools": [{ "name": "empty" }],
+        "modelRef": { "name": "half" },
+    });
+    let text = [
+        thing(GENKIT, "Prompt", "blank", &json!({ "content": " " })),
+        thing(GENKIT, "Tool", "empty", &json!({ "implementation": {} })),
+        thing(GENKIT, "Model", "half", &json!({ "provider": "x" })),
+        thing(GENKIT, "Flow", "f", &flow),
+        agent("asks", &json!({ "tools": [{ "agent": { "name": "neither" } }] })),
+        thing(KAGENT, "Agent", "neither", &json!({ "type": "BYO" })),
+    ]
+    .join("\n---\n");
+    let left_out = "is left out: create it, or take the reference out";
+    let expected = [
+        format!("todo Flow n/f spec.modelRef: Model n/half {left_out}"),
+        format!("todo Flow n/f spec.prompts[0].promptRef: Prompt n/blank {left_out}"),
+        "skip Flow n/f spec.prompts[1]: genkit-operator refuses it too: it has no name or no text".to_owned(),
+        format!("todo Flow n/f spec.tools[0]: Tool n/empty {left_out}"),
+    ];
+    assert_eq!(lines_of(&text, "Flow n/f"), expected);
+    assert_reported(
+        &text,
+        &[&format!("todo Agent n/asks spec.declarative.tools[0].agent: Agent n/neither {left_out}")],
+    );
+}
+
+#[test]
+fn a_flow_set_whose_only_flow_is_refused_says_why_once() {
+    let flow = json!({
+        "name": "f",
+        "prompts": [{ "prompt": { "name": "p", "content": "x" } }],
+        "modelSpec": { "provider": "x" },
+    });
+    let refuses = "genkit-operator refuses it too";
+    let expected = [
+        format!("skip FlowSet n/s: {refuses}: it has no flow that answers"),
+        format!(
+            "skip FlowSet n/s spec.flows[0].modelSpec: {refuses}: a model needs provider, model and pluginConfigRef"
+        ),
+    ];
+    assert_eq!(lines(&imported(&thing(GENKIT, "FlowSet", "s", &json!({ "flows": [flow] })))), expected);
+}
+
+#[test]
+fn prompts_of_one_name_get_numbers() {
+    let prompt = |name: &str| json!({ "prompt": { "name": name, "content": "x" } });
+    let spec = json!({ "prompts": [prompt("_a"), prompt("a")] });
+    let text = thing(GENKIT, "Flow", "f", &spec);
+    let prompts = object(&imported(&text), "Flow", "f")["spec"]["prompts"].clone();
+    let names = ["a", "a-2"].map(|name| json!({ "prompt": { "name": name, "content": "x" } }));
+    assert_eq!(prompts, json!(names));
+    assert_reported(
+        &text,
+        &[
+            "change Flow n/f spec.prompts[0].prompt.name: is now \"a\"",
+            "change Flow n/f spec.prompts[1].prompt.name: is now \"a-2\"",
+        ],
+    );
+}
+
+#[test]
+fn a_provider_has_one_region_and_each_key_once() {
+    let extra = json!({ "location": "eu", "projectId": "p" });
+    let spec = json!({ "type": "vertexai", "region": "us", "extraConfig": extra, "credentialKeys": ["A", "B", "A"] });
+    let text = thing(GENKIT, "PluginConfig", "p", &spec);
+    let ours = object(&imported(&text), "PluginConfig", "p")["spec"].clone();
+    assert_eq!((&ours["region"], &ours["credentialKeys"]), (&json!("us"), &json!(["A", "B"])));
+    assert_eq!(ours["extraConfig"], json!({ "projectId": "p" }));
+    assert_reported(&text, &["change PluginConfig n/p spec.extraConfig.location: is left out: \"us\" goes first"]);
+}
+
+#[tokio::test]
+async fn a_key_of_a_secret_that_is_no_header_is_a_loss() {
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "n" },
+        "stringData": { "X-Key": "hunter2", "Host": "hunter2" } });
+    let http = json!({ "url": "http://h/x", "headersSecretRef": { "name": "s" } });
+    let tool = thing(GENKIT, "Tool", "t", &json!({ "implementation": { "http": http } }));
+    let text = [secret.to_string(), tool].join("\n---\n");
+    let imported = imported(&text);
+    let kept = json!([{ "name": "X-Key", "secretKeyRef": { "name": "s", "key": "X-Key" } }]);
+    assert_eq!(object(&imported, "Tool", "t")["spec"]["headersFrom"], kept);
+    assert_reported(&text, &["loss Tool n/t spec.implementation.http.headersSecretRef[Host]: is set by the protocol"]);
+    assert_eq!(refusals(&imported).await, Vec::<String>::new());
+}
