@@ -2,13 +2,13 @@
 //!
 //! | route | answer |
 //! |---|---|
-//! | `GET /approvals` | `{"approvals": [{conversation_id, task, approval}]}`: what waits for the caller; 403 for a caller without a name |
-//! | `GET /approvals/{task}` | `{conversation_id, task, approval}` |
+//! | `GET /approvals` | `{"approvals": [{conversation_id, decided, task, approval}]}`: turns of the caller that wait, or are decided and have not ended; 403 for a caller without a name |
+//! | `GET /approvals/{task}` | `{conversation_id, decided, task, approval}` |
 //! | `POST /approvals/{task}` `{"approvals": [{id, approved, rejection_reason?}]}` | as of `POST /chat`, once the turn has gone on |
 //!
 //! 400 is for a decision that does not name each call that waits once, 404 for an unknown task or one of another user, 409 for one that
 //! was decided before or has expired, 503 where this process ends before all calls were made. The same decision again goes on with a turn
-//! whose process died meanwhile.
+//! whose process died meanwhile, and is 503 with `Retry-After` while a process goes on with the turn.
 //!
 //! The turn goes on in a task of its own: a client that disconnects does not break off a call that is being made.
 
@@ -21,7 +21,10 @@ use axum::{
     Json, Router,
     body::Bytes,
     extract::{Path, State, rejection::BytesRejection},
-    http::{StatusCode, header::HeaderMap},
+    http::{
+        StatusCode,
+        header::{HeaderMap, RETRY_AFTER},
+    },
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -48,6 +51,8 @@ const IDLE_SWEEP: Duration = Duration::from_secs(60);
 const CLEANUP: Duration = Duration::from_secs(3600);
 /// Most turns that one look continues.
 const MOST_AT_ONCE: usize = 8;
+/// Seconds after which a client may send a decision again that is being carried out.
+const BUSY_WAIT: &str = "5";
 /// Longest wait for a client that does not read the events of a turn that goes on.
 const UNREAD: Duration = Duration::from_secs(10);
 /// Error of a turn whose task ended.
@@ -158,7 +163,12 @@ async fn decide(
         let form = r#"{"approvals": [{"id": "…", "approved": true}]}"#;
         ErrorResponse(StatusCode::BAD_REQUEST, format!("the body must be JSON like {form}: {error}"))
     })?;
-    let claimed = agent.decide(task_id(&task)?.as_str(), &caller, decisions).await?;
+    let claimed = match agent.decide(task_id(&task)?.as_str(), &caller, decisions).await {
+        Err(busy @ DecisionError::Busy) => {
+            return Ok(([(RETRY_AFTER, BUSY_WAIT)], ErrorResponse::from(busy)).into_response());
+        }
+        decided => decided?,
+    };
     let (requests, tracker) = (app.requests.clone(), app.requests);
     if is_stream {
         let models = agent.models();
@@ -187,7 +197,7 @@ impl From<DecisionError> for ErrorResponse {
             DecisionError::Decided(_) | DecisionError::Expired => StatusCode::CONFLICT,
             DecisionError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
             DecisionError::Model(error) => error.response_status(),
-            DecisionError::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
+            DecisionError::Busy | DecisionError::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self(status, error.to_string())
     }

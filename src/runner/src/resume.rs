@@ -114,7 +114,7 @@ impl Agent {
         }
     }
 
-    /// Returns the turns that wait for a decision of `user`.
+    /// Returns the turns of `user` that wait for a decision, or are decided and have not ended.
     ///
     /// # Errors
     /// They cannot be read.
@@ -122,7 +122,7 @@ impl Agent {
         Ok(self.parked.waiting(user).await?)
     }
 
-    /// Returns the turn of this task, if it waits for a decision of `user`.
+    /// Returns the turn of this task, if it waits for a decision of `user`, or is decided and has not ended.
     ///
     /// # Errors
     /// It cannot be read.

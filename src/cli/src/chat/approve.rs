@@ -59,7 +59,7 @@ pub struct ApproveArgs {
     system: SystemArgs,
 }
 
-/// Tasks of the caller that wait.
+/// Tasks of the caller that wait, or are decided and have not ended.
 #[derive(Debug, Deserialize)]
 struct ListedTasks {
     approvals: Vec<ListedTask>,
@@ -69,6 +69,9 @@ struct ListedTasks {
 #[derive(Debug, Deserialize)]
 struct ListedTask {
     task: String,
+    /// Set once it is decided: the same decision again goes on with it.
+    #[serde(default)]
+    decided: bool,
     approval: ListedApproval,
 }
 
@@ -145,7 +148,11 @@ fn text(waiting: &ListedTask) -> String {
         format!("  {}  {} {}\n", visible(id), visible(name), visible(&args.to_string()))
     };
     let calls: String = calls.map(line).collect();
-    format!("{}  until {}\n{calls}", waiting.task, waiting.approval.expires)
+    let until = match waiting.decided {
+        true => "decided: the same decision again goes on with it".to_owned(),
+        false => format!("until {}", waiting.approval.expires),
+    };
+    format!("{}  {until}\n{calls}", waiting.task)
 }
 
 /// Returns a text on one line in which nothing is hidden: what a person approves must be what is sent.
@@ -198,6 +205,8 @@ mod tests {
     fn every_call_is_shown_with_its_arguments() {
         let expected = "t  until 2026-01-01T01:00:00Z\n  1  pay {\"euros\":5}\n  2  pay {\"euros\":5}\n";
         assert_eq!(text(&waiting()), expected);
+        let decided = text(&ListedTask { decided: true, ..waiting() });
+        assert!(decided.starts_with("t  decided: the same decision again goes on with it\n  1  pay"), "{decided}");
     }
 
     #[test]

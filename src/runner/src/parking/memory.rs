@@ -101,11 +101,11 @@ impl ParkedInMemory {
 
     /// Implements [`super::ParkedTurns::waiting`].
     pub(super) fn waiting(&self, owner: &str, now: Instant) -> Vec<WaitingTurn> {
-        let waits = |entry: &Entry| entry.owner == owner && entry.ruling.is_none() && !entry.is_expired(now);
+        let waits = |entry: &Entry| entry.owner == owner && (entry.ruling.is_some() || !entry.is_expired(now));
         let mut found: Vec<_> = self.0.iter().filter(|(_, entry)| waits(entry)).collect();
         found.sort_by_key(|(_, entry)| entry.expires);
-        let shown = |(task, Entry { turn, expires, .. }): (&String, &Entry)| {
-            WaitingTurn::new(task, turn.conversation.clone(), &turn.calls, expires.1)
+        let shown = |(task, Entry { turn, ruling, expires, .. }): (&String, &Entry)| {
+            WaitingTurn::new(task, turn.conversation.clone(), ruling.is_some(), &turn.calls, expires.1)
         };
         found.into_iter().map(shown).collect()
     }

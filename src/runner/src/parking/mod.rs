@@ -64,6 +64,9 @@ pub(super) enum DecisionError {
     /// The calls were decided before.
     #[error("already decided{0}")]
     Decided(String),
+    /// The same decision was taken before, and a process goes on with the turn.
+    #[error("this decision is being carried out: the answer will be in the conversation")]
+    Busy,
     /// Nobody decided in time.
     #[error("nobody decided in time: the calls were refused")]
     Expired,
@@ -130,7 +133,7 @@ impl ParkedTurns {
         }
     }
 
-    /// Returns the turns that wait for a decision of `user`, the oldest first.
+    /// Returns the turns of `user` that wait for a decision, or are decided and have not ended, the oldest first.
     ///
     /// # Errors
     /// The database cannot be queried.
@@ -154,14 +157,16 @@ impl ParkedTurns {
         }
     }
 
-    /// Returns the turn of this task, if it waits for a decision of `user`.
+    /// Returns the turn of this task, if it waits for a decision of `user`, or is decided and has not ended.
     ///
     /// # Errors
     /// The database cannot be queried.
     pub(super) async fn waiting_for(&self, task: &str, user: &UserName) -> Result<Option<WaitingTurn>, DatabaseError> {
         let found = self.find(task, &owner_column(user)).await?;
-        let waits = found.filter(|found| found.ruling.is_none() && !found.is_expired);
-        Ok(waits.map(|found| WaitingTurn::new(task, found.conversation, &found.calls, found.expires)))
+        let waits = found.filter(|found| found.ruling.is_some() || !found.is_expired);
+        Ok(waits.map(|FoundTurn { conversation, calls, ruling, expires, .. }| {
+            WaitingTurn::new(task, conversation, ruling.is_some(), &calls, expires)
+        }))
     }
 
     /// Decides on all calls of a turn of `user` and claims it. The same decision again claims it too, as long as nobody continues it.
@@ -196,6 +201,7 @@ impl ParkedTurns {
             // Another decision came first, or the turn is being continued.
             None => match self.find(task, &owner).await? {
                 None => Err(unknown()),
+                Some(FoundTurn { ruling: Some(before), .. }) if before == ruling => Err(DecisionError::Busy),
                 Some(FoundTurn { ruling: Some(before), .. }) => Err(DecisionError::Decided(before.by_whom())),
                 Some(_) => Err(DecisionError::Expired),
             },

@@ -94,9 +94,9 @@ impl ParkedRows {
     /// Implements [`super::ParkedTurns::waiting`].
     pub(super) async fn waiting(&self, owner: &str) -> Result<Vec<WaitingTurn>, DatabaseError> {
         let rows = sqlx::query(
-            "SELECT task, conversation, calls, (extract(epoch FROM expires_at) * 1000000)::bigint AS expires \
-             FROM recif_parked \
-             WHERE namespace = $1 AND agent = $2 AND owner = $3 AND ruling IS NULL AND expires_at > now() \
+            "SELECT task, conversation, calls, ruling IS NOT NULL AS decided, \
+                 (extract(epoch FROM expires_at) * 1000000)::bigint AS expires FROM recif_parked \
+             WHERE namespace = $1 AND agent = $2 AND owner = $3 AND (ruling IS NOT NULL OR expires_at > now()) \
              ORDER BY expires_at, task",
         );
         let rows = rows.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner);
@@ -107,7 +107,8 @@ impl ParkedRows {
         for row in self.run(rows.fetch_all(self.scope.database.pool())).await? {
             let calls = read_json::<Vec<ToolCall>>(&row, "calls")?;
             if let (Some(calls), Some(conversation)) = (calls, ConversationId::parse(row.try_get("conversation")?)) {
-                found.push(WaitingTurn::new(row.try_get("task")?, conversation, &calls, time(row.try_get("expires")?)));
+                let (task, decided, expires) = (row.try_get("task")?, row.try_get("decided")?, row.try_get("expires")?);
+                found.push(WaitingTurn::new(task, conversation, decided, &calls, time(expires)));
             }
         }
         Ok(found)

@@ -84,12 +84,15 @@ async fn a_turn_is_decided_once_by_its_own_user() {
         let claimed = parked.decide("t", &ada, decisions(true)).await.unwrap();
         assert_eq!((&claimed.owner, &claimed.turn), (&ada, &turn(60, true)));
         assert_eq!((claimed.attempts, claimed.forced_end()), (1, None));
-        assert_eq!(parked.waiting(&ada).await.unwrap().len(), 0);
+        let listed: Vec<_> = parked.waiting(&ada).await.unwrap().iter().map(|turn| turn.decided).collect();
+        assert_eq!(listed, [true], "its caller can go on with it where its process died");
+        assert!(parked.waiting_for("t", &ada).await.unwrap().unwrap().decided);
+        assert!(parked.waiting_for("t", &bob).await.unwrap().is_none());
         assert!(parked.is_open(&id("talk"), &ada).await.unwrap(), "it has not ended");
-        for again in [decisions(false), decisions(true)] {
-            let refused = parked.decide("t", &ada, again).await.unwrap_err();
-            assert_eq!(refused.to_string(), "already decided by ada");
-        }
+        let other = parked.decide("t", &ada, decisions(false)).await.unwrap_err();
+        assert_eq!(other.to_string(), "already decided by ada");
+        let same = parked.decide("t", &ada, decisions(true)).await.unwrap_err();
+        assert!(matches!(same, DecisionError::Busy), "{same}");
         assert!(parked.renew(&claimed.claim).await.unwrap());
         assert!(parked.claim_due().await.unwrap().is_none(), "it is claimed, and needs its caller");
 

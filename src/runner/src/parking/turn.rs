@@ -179,19 +179,27 @@ pub(crate) struct OpenTurn {
     pub(crate) round: u64,
 }
 
-/// Turn that waits for a decision.
+/// Turn that waits for a decision, or is decided and has not ended.
 #[derive(Debug, Serialize)]
 pub(crate) struct WaitingTurn {
     /// Conversation of the turn.
     pub(super) conversation_id: ConversationId,
+    /// Set once it is decided: the same decision again goes on with it where no process does.
+    pub(super) decided: bool,
     #[serde(flatten)]
     pub(super) parked: ParkedReply,
 }
 
 impl WaitingTurn {
     /// Describes a parked turn.
-    pub(super) fn new(task: &str, conversation: ConversationId, calls: &[ToolCall], expires: Timestamp) -> Self {
-        Self { conversation_id: conversation, parked: ParkedReply::new(task, calls, expires) }
+    pub(super) fn new(
+        task: &str,
+        conversation: ConversationId,
+        decided: bool,
+        calls: &[ToolCall],
+        expires: Timestamp,
+    ) -> Self {
+        Self { conversation_id: conversation, decided, parked: ParkedReply::new(task, calls, expires) }
     }
 }
 

@@ -175,7 +175,9 @@ async fn a_call_waits_for_its_caller_and_is_made_once() {
     let early = answer(runner.client.post(runner.url("/chat")).header("x-recif-user", "ada").body(early)).await;
     assert_eq!(early.0, 409, "the turn before waits: {}", early.1);
     let list = answer(runner.client.get(runner.url("/approvals")).header("x-recif-user", "ada")).await;
-    let shown = json!([{"conversation_id": waits["conversation_id"], "task": task, "approval": waits["approval"]}]);
+    let shown = json!([{
+        "conversation_id": waits["conversation_id"], "decided": false, "task": task, "approval": waits["approval"],
+    }]);
     assert_eq!(list, (200, json!({ "approvals": shown.clone() })));
     let others = answer(runner.client.get(runner.url("/approvals")).header("x-recif-user", "bob")).await;
     assert_eq!(others, (200, json!({"approvals": []})));

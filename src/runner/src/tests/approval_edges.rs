@@ -248,6 +248,12 @@ async fn a_turn_that_no_request_continues_has_no_headers_and_its_conversation_wa
     let busy = r#"UPDATE recif_parked SET ruling = '{"by":"ada","calls":{"call_1":"approved"}}',
                   claimed_until = now() + interval '1 minute'"#;
     connection.execute(busy).await.unwrap();
+    let path = runner.url(&format!("/approvals/{}", waits["task"].as_str().unwrap()));
+    let (status, shown) = super::approval::answer(runner.client.get(&path).header("x-recif-user", "ada")).await;
+    assert_eq!((status, &shown["decided"]), (200, &json!(true)), "{shown}");
+    let again = runner.client.post(&path).header("x-recif-user", "ada").header("x-tenant", "blue");
+    let again = again.body(json!({ "approvals": approve("call_1") }).to_string()).send().await.unwrap();
+    assert_eq!((again.status().as_u16(), again.headers()["retry-after"].to_str().unwrap()), (503, "5"));
     let (status, early) = chat(&runner, json!({ "message": "hi", "conversation_id": waits["conversation_id"] })).await;
     assert_eq!((status, bank.payments()), (409, 0), "the turn before is decided and has not ended: {early}");
 

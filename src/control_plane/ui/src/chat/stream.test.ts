@@ -56,7 +56,7 @@ describe("a reply", () => {
     expect(replied([["approval", { task: "t1" }]]).approval).toBeNull();
   });
 
-  it("shows what waits again if the decision did not arrive, and no more once the turn goes on", () => {
+  it("shows what waits again if the decision did not arrive or the turn broke off, and no more once it has ended", () => {
     const asked = (task: string) => ({ task, approval: { tools: [{ id: "1", name: "pay", args: {} }] } });
     const decided = resumed(replied([["approval", asked("t1")], ["done", {}]]));
     expect(decided.status).toBe("streaming");
@@ -65,7 +65,11 @@ describe("a reply", () => {
       expect(back).toMatchObject({ approval: { task: "t1" }, decided: false });
     }
     const begun = withEvent(decided, { event: "message", data: JSON.stringify({ token: "paid" }), id: "" }, 5);
-    expect(failed(begun, "The connection broke.", 6).approval).toBeNull();
+    const broken = withEvent(begun, { event: "error", data: JSON.stringify({ error: "this replica ends" }), id: "" }, 6);
+    for (const back of [failed(begun, "The connection broke.", 6), broken]) {
+      expect(back).toMatchObject({ approval: { task: "t1" }, decided: false });
+    }
+    expect(withEvent(begun, { event: "done", data: "{}", id: "" }, 6)).toMatchObject({ status: "done", approval: null });
     const further = withEvent(begun, { event: "approval", data: JSON.stringify(asked("t2")), id: "" }, 6);
     expect(withEvent(further, { event: "done", data: "{}", id: "" }, 7)).toMatchObject({ status: "done", approval: { task: "t2" } });
     expect(decidedBefore(decided).approval).toBeNull();

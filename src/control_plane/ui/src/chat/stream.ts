@@ -32,7 +32,7 @@ export interface Reply {
   status: "waiting" | "streaming" | "done" | "stopped" | "failed";
   /** Set while the turn waits for the user, and until it goes on. */
   approval: Approval | null;
-  /** Set once the user has decided, until the turn goes on. */
+  /** Set once the user has decided, until the turn has ended or waits again. */
   decided: boolean;
   /** Error text of a failed reply. */
   error: string | null;
@@ -51,8 +51,9 @@ export interface Ended {
 /** Returns the reply after an event that came `ms` after the request; `ended` gets the conversation. */
 export function withEvent(before: Reply, event: ServerEvent, ms: number, ended?: (end: Ended) => void): Reply {
   const data = parsed(event.data);
-  // An error that comes first may mean that the decision is to be sent again.
-  const reply = before.decided && event.event !== "error" ? { ...before, approval: null, decided: false } : before;
+  // What was decided stays until the end: an error may mean that the decision is to be sent again.
+  const isOver = before.decided && (event.event === "approval" || event.event === "done");
+  const reply = isOver ? { ...before, approval: null, decided: false } : before;
   switch (event.event) {
     case "message": {
       const token = typeof data.token === "string" ? data.token : "";
@@ -83,7 +84,7 @@ export function withEvent(before: Reply, event: ServerEvent, ms: number, ended?:
   }
 }
 
-/** Returns the reply of a turn whose decision is sent. What waits is kept until the turn goes on: the decision may not arrive. */
+/** Returns the reply of a turn whose decision is sent. What waits is kept until the turn ends: the decision may not arrive. */
 export function resumed(reply: Reply): Reply {
   return { ...reply, status: "streaming", decided: true, error: null, totalMs: null };
 }
