@@ -13,7 +13,7 @@ use super::{
     chat_target::ChatTarget,
     gateway::JSON,
     open,
-    reply::refusal,
+    reply::{refusal, typable},
     session::{ChatSession, TurnEnd, read_all},
 };
 use crate::{
@@ -96,8 +96,9 @@ pub(crate) async fn run(args: ApproveArgs) -> Result<Exit, CliError> {
     if !asked.is_agent() {
         return Err(CliError::Usage("only agents have calls that wait: name one, as agent/my-agent".into()));
     }
-    if task.as_ref().is_some_and(|task| task.is_empty() || !task.bytes().all(|byte| byte.is_ascii_alphanumeric())) {
-        return Err(CliError::Usage("a task is letters and digits: take it from the answer of the agent".into()));
+    if task.as_ref().is_some_and(|task| !is_task(task)) {
+        let why = "a task is letters, digits, and . _ : -: take it from the answer of the agent";
+        return Err(CliError::Usage(why.into()));
     }
     let mut talk = open(asked, None, gateway, connection, &system).await?;
     talk.check_target().await?;
@@ -122,6 +123,11 @@ pub(crate) async fn run(args: ApproveArgs) -> Result<Exit, CliError> {
         TurnEnd::Stopped => Ok(Exit::Interrupted),
         TurnEnd::Done => Ok(Exit::Done),
     }
+}
+
+/// Reports whether a text can be a task: what `recif chat` prints as one, and a segment of a path.
+fn is_task(text: &str) -> bool {
+    typable(text).is_some() && !matches!(text, "." | "..")
 }
 
 /// Reads JSON from a path of the agent.
@@ -216,6 +222,13 @@ mod tests {
         let waiting: ListedTask = serde_json::from_value(json!({ "task": "t", "approval": approval })).unwrap();
         let line = r#"  1\u{a}2  pa\u{200b}y {"to":"\u{202e}bob\u{9b}\u{e0041}"}"#;
         assert_eq!(text(&waiting).lines().nth(1), Some(line));
+    }
+
+    #[test]
+    fn what_a_chat_prints_as_task_is_taken() {
+        for (text, expected) in [("0123abcd", true), ("t-1:a_b.c", true), ("", false), ("a/b", false), ("..", false)] {
+            assert_eq!(is_task(text), expected, "{text}");
+        }
     }
 
     #[test]

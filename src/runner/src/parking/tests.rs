@@ -107,6 +107,14 @@ async fn a_turn_is_decided_once_by_its_own_user() {
     }
 }
 
+#[test]
+fn arguments_are_shown_with_every_digit() {
+    let call = ToolCall { arguments: json!({ "id": 9_007_199_254_740_993_u64 }), ..ToolCall::default() };
+    let shown = serde_json::to_value(ParkedReply::new("t", &[call], jiff::Timestamp::now())).unwrap();
+    let text = &shown["approval"]["tools"][0]["args_text"];
+    assert_eq!(text, "{\n  \"id\": 9007199254740993\n}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_expires_is_continued_or_ended_without_its_caller() {
     let server = PostgresServer::start().await;

@@ -224,6 +224,8 @@ struct AskedCall {
     id: String,
     name: String,
     args: Value,
+    /// The arguments as JSON for people: readers in JavaScript cannot parse every number exactly.
+    args_text: String,
 }
 
 impl ParkedReply {
@@ -233,6 +235,7 @@ impl ParkedReply {
             id: id.clone(),
             name: name.clone(),
             args: arguments.clone(),
+            args_text: format!("{arguments:#}"),
         };
         let tools = calls.iter().map(shown).collect();
         Self { task: task.to_owned(), approval: AskedApproval { expires, tools } }

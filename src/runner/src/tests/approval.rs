@@ -168,7 +168,8 @@ async fn a_call_waits_for_its_caller_and_is_made_once() {
     let (status, waits) = runner.chat_as("ada", r#"/tool pay {"euros": 5}"#).await;
     assert_eq!((status, bank.payments()), (202, 0), "{waits}");
     let task = &waits["task"];
-    assert_eq!(waits["approval"]["tools"], json!([{"id": "call_1", "name": "pay", "args": {"euros": 5}}]));
+    let call = json!({"id": "call_1", "name": "pay", "args": {"euros": 5}, "args_text": "{\n  \"euros\": 5\n}"});
+    assert_eq!(waits["approval"]["tools"], json!([call]));
     assert_eq!(waits["reply"], "[waiting until you approve `pay`]", "a model that reads it cannot decide");
 
     let early = json!({"message": "hi", "conversation_id": waits["conversation_id"]}).to_string();

@@ -130,7 +130,7 @@ function Talk({ target }: { target: Target }): ReactElement {
           </button>
         )}
       </header>
-      <Turns turns={turns} again={again} decide={decide} target={target} />
+      <Turns turns={turns} busy={conversation.busy} again={again} decide={decide} target={target} />
       {summary?.why && summary.phase !== "Running" && <Notice tone="warn">{summary.why}</Notice>}
       {isForeign ? (
         <Notice tone="idle">{speaksPlainHttp(target)}</Notice>
@@ -145,7 +145,7 @@ function Talk({ target }: { target: Target }): ReactElement {
 
 type Decide = (id: number, approved: boolean) => void;
 
-function Turns({ turns, again, decide, target }: { turns: readonly Turn[]; again: () => void; decide: Decide; target: Target }): ReactElement {
+function Turns({ turns, busy, again, decide, target }: { turns: readonly Turn[]; busy: boolean; again: () => void; decide: Decide; target: Target }): ReactElement {
   const end = useRef<HTMLDivElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
   const stick = useRef(true);
@@ -169,7 +169,7 @@ function Turns({ turns, again, decide, target }: { turns: readonly Turn[]; again
   return (
     <div className="turns" ref={scroller} onScroll={scrolled} tabIndex={0} role="log" aria-label="Messages">
       {turns.map((turn, index) => (
-        <TurnView key={turn.id} turn={turn} last={index === turns.length - 1} again={again} decide={decide} />
+        <TurnView key={turn.id} turn={turn} last={index === turns.length - 1} busy={busy && turn.reply.approval !== null} again={again} decide={decide} />
       ))}
       <div ref={end} />
     </div>
@@ -177,7 +177,7 @@ function Turns({ turns, again, decide, target }: { turns: readonly Turn[]; again
 }
 
 /** Memoized: in a long conversation only the growing turn is rendered again. */
-const TurnView = memo(function TurnView({ turn, last, again, decide }: { turn: Turn; last: boolean; again: () => void; decide: Decide }): ReactElement {
+const TurnView = memo(function TurnView({ turn, last, busy, again, decide }: { turn: Turn; last: boolean; busy: boolean; again: () => void; decide: Decide }): ReactElement {
   const { reply } = turn;
   const over = reply.status !== "waiting" && reply.status !== "streaming";
   return (
@@ -197,7 +197,7 @@ const TurnView = memo(function TurnView({ turn, last, again, decide }: { turn: T
             <i />
           </span>
         )}
-        {over && reply.approval && <ApprovalCard waiting={reply.approval} decide={(approved) => decide(turn.id, approved)} />}
+        {over && reply.approval && <ApprovalCard waiting={reply.approval} busy={busy} decide={(approved) => decide(turn.id, approved)} />}
         {reply.status === "failed" && <Notice tone="bad">{reply.error}</Notice>}
         <footer className="row wrap small muted">
           <Timing reply={reply} />
@@ -215,7 +215,7 @@ const TurnView = memo(function TurnView({ turn, last, again, decide }: { turn: T
 });
 
 /** Calls that wait for the user, with what they would do. */
-function ApprovalCard({ waiting, decide }: { waiting: Approval; decide: (approved: boolean) => void }): ReactElement {
+function ApprovalCard({ waiting, busy, decide }: { waiting: Approval; busy: boolean; decide: (approved: boolean) => void }): ReactElement {
   const { calls, expires } = waiting;
   return (
     <section className="card approval" aria-label="Calls that wait for you">
@@ -227,15 +227,15 @@ function ApprovalCard({ waiting, decide }: { waiting: Approval; decide: (approve
         <div key={call.id} data-tool={call.name}>
           <code>{escapeHidden(call.name)}</code>
           <pre className="code" tabIndex={0}>
-            {escapeHidden(JSON.stringify(call.args ?? {}, null, 2))}
+            {escapeHidden(call.args)}
           </pre>
         </div>
       ))}
       <div className="row wrap">
-        <button type="button" className="button primary" onClick={() => decide(true)}>
+        <button type="button" className="button primary" disabled={busy} onClick={() => decide(true)}>
           {calls.length === 1 ? "Approve" : "Approve all"}
         </button>
-        <button type="button" className="button" onClick={() => decide(false)}>
+        <button type="button" className="button" disabled={busy} onClick={() => decide(false)}>
           {calls.length === 1 ? "Reject" : "Reject all"}
         </button>
       </div>

@@ -50,10 +50,17 @@ describe("a reply", () => {
     expect(textOfReply(reply)).toBe("Let me pay.");
     expect(reply).toMatchObject({
       status: "done",
-      approval: { task: "t1", expires: "2026-01-01T01:00:00Z", calls: [{ id: "1", name: "pay", args: { euros: 5 } }] },
+      approval: { task: "t1", expires: "2026-01-01T01:00:00Z", calls: [{ id: "1", name: "pay", args: '{\n  "euros": 5\n}' }] },
     });
     expect(replied([["message", { token: note }], ["approval", asked]]).pieces).toEqual([]);
     expect(replied([["approval", { task: "t1" }]]).approval).toBeNull();
+  });
+
+  it("shows the arguments that are sent, also numbers that JavaScript rounds", () => {
+    const call = '{"id": "1", "name": "pay", "args": {"to": 9007199254740993}, "args_text": "{\\n  \\"to\\": 9007199254740993\\n}"}';
+    const data = `{"task": "t1", "approval": {"tools": [${call}]}}`;
+    const reply = withEvent(WAITING, { event: "approval", data, id: "" }, 5);
+    expect(reply.approval?.calls[0]?.args).toBe('{\n  "to": 9007199254740993\n}');
   });
 
   it("shows what waits again if the decision did not arrive or the turn broke off, and no more once it has ended", () => {

@@ -24,7 +24,8 @@ export interface Approval {
   task: string;
   /** Time at which they are refused (RFC 3339); empty where it is not known. */
   expires: string;
-  calls: { id: string; name: string; args: unknown }[];
+  /** With the JSON of their arguments as the runtime wrote it: numbers of 64 bits are not exact in JavaScript. */
+  calls: { id: string; name: string; args: string }[];
 }
 
 export interface Reply {
@@ -141,8 +142,8 @@ function approvalOf(data: Record<string, unknown>): Approval | null {
   const { expires, tools } = asked as { expires?: unknown; tools?: unknown };
   if (!Array.isArray(tools)) return null;
   const calls = (tools as unknown[]).map((call) => {
-    const { id, name, args } = (call ?? {}) as { id?: unknown; name?: unknown; args?: unknown };
-    return { id: asText(id) ?? "", name: asText(name) ?? "", args };
+    const { id, name, args, args_text } = (call ?? {}) as { id?: unknown; name?: unknown; args?: unknown; args_text?: unknown };
+    return { id: asText(id) ?? "", name: asText(name) ?? "", args: asText(args_text) ?? JSON.stringify(args ?? {}, null, 2) };
   });
   return { task, expires: asText(expires) ?? "", calls };
 }
