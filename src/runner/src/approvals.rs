@@ -6,7 +6,7 @@
 //! | `GET /approvals/{task}` | `{conversation_id, decided, task, approval}` |
 //! | `POST /approvals/{task}` `{"approvals": [{id, approved, rejection_reason?}]}` | as of `POST /chat`, once the turn has gone on |
 //!
-//! 400 is for a decision that does not name each call that waits once, 404 for an unknown task or one of another user, 409 for one that
+//! 400 is for a decision that does not name each call that waits once, or without a header that tools send on and the first request had, 404 for an unknown task or one of another user, 409 for one that
 //! was decided before or has expired, 503 where this process ends before all calls were made. The same decision again goes on with a turn
 //! whose process died meanwhile, and is 503 with `Retry-After` while a process goes on with the turn.
 //!
@@ -193,11 +193,13 @@ impl From<DecisionError> for ErrorResponse {
     fn from(error: DecisionError) -> Self {
         let status = match &error {
             DecisionError::UnknownTask(_) => StatusCode::NOT_FOUND,
-            DecisionError::Invalid(_) => StatusCode::BAD_REQUEST,
+            DecisionError::Invalid(_) | DecisionError::MissingHeaders(_) => StatusCode::BAD_REQUEST,
             DecisionError::Decided(_) | DecisionError::Expired => StatusCode::CONFLICT,
             DecisionError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
             DecisionError::Model(error) => error.response_status(),
-            DecisionError::Busy | DecisionError::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
+            DecisionError::Busy | DecisionError::OtherVersion | DecisionError::Database(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         };
         Self(status, error.to_string())
     }

@@ -97,6 +97,7 @@ impl Agent {
     /// Returns what a turn that stops at these calls needs to go on.
     fn parked_turn(&self, caller: &CallerContext, turn: &OpenTurn, calls: Vec<ToolCall>, said: &str) -> ParkedTurn {
         let patience = calls.iter().filter_map(|call| self.tools.patience(call)).min();
+        let forwarded = self.tools.forwarded(&caller.headers);
         let definition = |call: &ToolCall| Some((call.id.clone(), self.tools.digest(&call.name)?.to_owned()));
         ParkedTurn {
             conversation: turn.conversation.clone(),
@@ -110,7 +111,9 @@ impl Agent {
             fallback: turn.request.fallback.as_deref().map(str::to_owned),
             text: format!("{}{said}", turn.text),
             budgets: caller.account.budget_headers().clone(),
-            needs_caller: self.model.needs_key() || self.tools.forwards_headers(),
+            needs_caller: self.model.needs_key() || !forwarded.is_empty(),
+            forwarded,
+            had_history: turn.earlier > 0,
         }
     }
 
@@ -143,7 +146,7 @@ impl Agent {
         if self.model.needs_key() && caller.key.is_none() {
             return Err(ModelError::no_key().into());
         }
-        let claimed = self.parked.decide(task, &caller.user, decisions).await?;
+        let claimed = self.parked.decide(task, &caller.user, &caller.headers, decisions).await?;
         let [approved, rejected] =
             claimed.ruling.as_ref().map(|ruling| ruling.tool_names(&claimed.turn.calls)).unwrap_or_default();
         let (user, round) = (caller.user.as_deref(), claimed.turn.round);

@@ -121,6 +121,7 @@ impl ParkedInMemory {
         Some(FoundTurn {
             conversation: entry.turn.conversation.clone(),
             calls: entry.turn.calls.clone(),
+            forwarded: Some(entry.turn.forwarded.clone()),
             ruling: entry.ruling.clone(),
             is_expired: entry.is_expired(now),
             expires: entry.expires.1,

@@ -31,6 +31,7 @@ use self::{
     turn::{FoundTurn, MAX_TURN},
 };
 use super::{
+    caller::RequestHeaders,
     conversations::history::{ConversationId, UserName, owner_column},
     database::{DatabaseError, DatabaseScope},
     models::ModelError,
@@ -61,6 +62,12 @@ pub(super) enum DecisionError {
     /// The decision is not one on the calls that wait.
     #[error("{0}")]
     Invalid(String),
+    /// The turn needs headers of its caller that the decision does not have.
+    #[error("send {0} as with the first request: tools of this turn need it")]
+    MissingHeaders(String),
+    /// Another version of this runtime parked the turn.
+    #[error("another version of this runtime goes on with this turn: send the decision again")]
+    OtherVersion,
     /// The calls were decided before.
     #[error("already decided{0}")]
     Decided(String),
@@ -169,7 +176,8 @@ impl ParkedTurns {
         }))
     }
 
-    /// Decides on all calls of a turn of `user` and claims it. The same decision again claims it too, as long as nobody continues it.
+    /// Decides on all calls of a turn of `user` and claims it, for a request with these headers. The same decision again claims it too, as
+    /// long as nobody continues it.
     ///
     /// # Errors
     /// The reason why the decision is not taken; nothing has changed.
@@ -177,6 +185,7 @@ impl ParkedTurns {
         &self,
         task: &str,
         user: &UserName,
+        headers: &RequestHeaders,
         decisions: Decisions,
     ) -> Result<ClaimedTurn, DecisionError> {
         let owner = owner_column(user);
@@ -190,6 +199,11 @@ impl ParkedTurns {
         }
         if found.ruling.is_none() && found.is_expired {
             return Err(DecisionError::Expired);
+        }
+        let needed = found.forwarded.ok_or(DecisionError::OtherVersion)?;
+        let missing: Vec<String> = needed.into_iter().filter(|name| !headers.has(name)).collect();
+        if !missing.is_empty() {
+            return Err(DecisionError::MissingHeaders(missing.join(", ")));
         }
         let claim = Claim::new(task)?;
         let claimed = match self {

@@ -127,7 +127,7 @@ impl ParkedRows {
     /// Returns what is known of a turn of this owner.
     pub(super) async fn find(&self, task: &str, owner: &str) -> Result<Option<FoundTurn>, DatabaseError> {
         let row = sqlx::query(
-            "SELECT conversation, calls, ruling, expires_at <= now() AS expired, \
+            "SELECT conversation, calls, turn, ruling, expires_at <= now() AS expired, \
                  (extract(epoch FROM expires_at) * 1000000)::bigint AS expires FROM recif_parked \
              WHERE namespace = $1 AND agent = $2 AND task = $3 AND owner = $4",
         );
@@ -138,10 +138,14 @@ impl ParkedRows {
         let Some(row) = self.run(row.fetch_optional(self.scope.database.pool())).await? else { return Ok(None) };
         let (calls, conversation) = (read_json(&row, "calls")?, ConversationId::parse(row.try_get("conversation")?));
         let (Some(calls), Some(conversation)) = (calls, conversation) else { return Ok(None) };
+        let ruling: Option<Ruling> = read_json(&row, "ruling")?;
+        let is_readable = ruling.is_some() || row.try_get::<Option<&str>, _>("ruling")?.is_none();
+        let turn: Option<ParkedTurn> = read_json(&row, "turn")?;
         Ok(Some(FoundTurn {
             conversation,
             calls,
-            ruling: read_json(&row, "ruling")?,
+            forwarded: turn.filter(|_| is_readable).map(|turn| turn.forwarded),
+            ruling,
             is_expired: row.try_get("expired")?,
             expires: time(row.try_get("expires")?),
         }))

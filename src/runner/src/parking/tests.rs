@@ -50,6 +50,15 @@ fn turn(patience: u64, needs_caller: bool) -> ParkedTurn {
         text: String::new(),
         budgets: BudgetHeaders::default(),
         needs_caller,
+        forwarded: Vec::new(),
+        had_history: false,
+    }
+}
+
+impl ParkedTurns {
+    /// Decides as a request without further headers does.
+    async fn decided(&self, task: &str, user: &UserName, decisions: Decisions) -> Result<ClaimedTurn, DecisionError> {
+        self.decide(task, user, &RequestHeaders::default(), decisions).await
     }
 }
 
@@ -78,10 +87,10 @@ async fn a_turn_is_decided_once_by_its_own_user() {
             assert_eq!(parked.is_open(&id("talk"), user).await.unwrap(), expected == 1);
         }
         for user in [&bob, &None] {
-            let refused = parked.decide("t", user, decisions(true)).await.unwrap_err();
+            let refused = parked.decided("t", user, decisions(true)).await.unwrap_err();
             assert!(matches!(refused, DecisionError::UnknownTask(_)), "{refused}");
         }
-        let claimed = parked.decide("t", &ada, decisions(true)).await.unwrap();
+        let claimed = parked.decided("t", &ada, decisions(true)).await.unwrap();
         assert_eq!((&claimed.owner, &claimed.turn), (&ada, &turn(60, true)));
         assert_eq!((claimed.attempts, claimed.forced_end()), (1, None));
         let listed: Vec<_> = parked.waiting(&ada).await.unwrap().iter().map(|turn| turn.decided).collect();
@@ -89,9 +98,9 @@ async fn a_turn_is_decided_once_by_its_own_user() {
         assert!(parked.waiting_for("t", &ada).await.unwrap().unwrap().decided);
         assert!(parked.waiting_for("t", &bob).await.unwrap().is_none());
         assert!(parked.is_open(&id("talk"), &ada).await.unwrap(), "it has not ended");
-        let other = parked.decide("t", &ada, decisions(false)).await.unwrap_err();
+        let other = parked.decided("t", &ada, decisions(false)).await.unwrap_err();
         assert_eq!(other.to_string(), "already decided by ada");
-        let same = parked.decide("t", &ada, decisions(true)).await.unwrap_err();
+        let same = parked.decided("t", &ada, decisions(true)).await.unwrap_err();
         assert!(matches!(same, DecisionError::Busy), "{same}");
         assert!(parked.renew(&claimed.claim).await.unwrap());
         assert!(parked.claim_due().await.unwrap().is_none(), "it is claimed, and needs its caller");
@@ -99,10 +108,10 @@ async fn a_turn_is_decided_once_by_its_own_user() {
         assert!(is_parked(parked.park_again(&claimed.claim, &id("u"), &turn(60, true)).await));
         assert!(!parked.renew(&claimed.claim).await.unwrap(), "the claim ended");
         for again in [decisions(true), decisions(false)] {
-            let refused = parked.decide("t", &ada, again).await.unwrap_err();
+            let refused = parked.decided("t", &ada, again).await.unwrap_err();
             assert!(matches!(refused, DecisionError::UnknownTask(_)), "{refused}");
         }
-        let further = parked.decide("u", &ada, decisions(false)).await.unwrap();
+        let further = parked.decided("u", &ada, decisions(false)).await.unwrap();
         assert_eq!(further.attempts, 1, "further calls wait for a decision of their own");
     }
 }
@@ -121,7 +130,7 @@ async fn what_expires_is_continued_or_ended_without_its_caller() {
     for parked in both(&server) {
         for (task, needs_caller, forced) in [("own", false, None), ("callers", true, Some(ForcedEnd::NoCaller))] {
             assert!(is_parked(parked.park(&id(task), &None, &turn(0, needs_caller)).await));
-            let refused = parked.decide(task, &None, decisions(true)).await.unwrap_err();
+            let refused = parked.decided(task, &None, decisions(true)).await.unwrap_err();
             assert!(matches!(refused, DecisionError::Expired), "{refused}");
             let claimed = parked.claim_due().await.unwrap().unwrap();
             assert_eq!((claimed.claim.task.as_str(), &claimed.ruling), (task, &None));
@@ -136,7 +145,7 @@ async fn a_decided_turn_whose_caller_does_not_come_back_is_kept_for_a_day_and_th
     let server = PostgresServer::start().await;
     let parked = ParkedTurns::open(open(&server).database_scope());
     assert!(is_parked(parked.park(&id("t"), &None, &turn(60, true)).await));
-    let claimed = parked.decide("t", &None, decisions(true)).await.unwrap();
+    let claimed = parked.decided("t", &None, decisions(true)).await.unwrap();
     let progress = Progress::from([("1".into(), CallProgress::Started)]);
     assert!(parked.record(&claimed.claim, &progress).await.unwrap());
     let mut connection = server.connect().await;
@@ -181,6 +190,16 @@ async fn a_row_of_another_version_is_given_back_and_stops_no_other() {
     let mut connection = server.connect().await;
     let newer = "UPDATE recif_parked SET turn = '{}', expires_at = now() - interval '1 hour' WHERE task = 'newer'";
     connection.execute(newer).await.unwrap();
+    // The decision is for a process that can read the turn: nothing is written.
+    connection
+        .execute("UPDATE recif_parked SET expires_at = now() + interval '1 hour' WHERE task = 'newer'")
+        .await
+        .unwrap();
+    let refused = parked.decided("newer", &None, decisions(true)).await.unwrap_err();
+    assert!(matches!(refused, DecisionError::OtherVersion), "{refused}");
+    let ruled = connection.fetch_one("SELECT count(*) FROM recif_parked WHERE ruling IS NOT NULL").await.unwrap();
+    assert_eq!(ruled.get::<i64, _>(0), 0);
+    connection.execute(newer).await.unwrap();
     let claimed = parked.claim_due().await.unwrap().unwrap();
     assert_eq!(claimed.claim.task, "own");
     let count = "SELECT count(*) FROM recif_parked WHERE task = 'newer' AND claim = '' AND attempts = 0";
@@ -201,7 +220,7 @@ async fn who_lost_the_claim_writes_nothing() {
     let (conversations, user) = (open(&server), Some("ada".into()));
     let parked = ParkedTurns::open(conversations.database_scope());
     assert!(is_parked(parked.park(&id("t"), &user, &turn(60, false)).await));
-    let stopped = parked.decide("t", &user, decisions(true)).await.unwrap().claim;
+    let stopped = parked.decided("t", &user, decisions(true)).await.unwrap().claim;
     let mut connection = server.connect().await;
     connection.execute("UPDATE recif_parked SET claimed_until = now() - interval '1 s'").await.unwrap();
     let next = parked.claim_due().await.unwrap().unwrap();

@@ -57,6 +57,10 @@ pub(crate) struct ParkedTurn {
     pub(crate) budgets: BudgetHeaders,
     /// Set when the turn needs headers or the key of its caller.
     pub(crate) needs_caller: bool,
+    /// Names of the headers of its caller that calls have. Their values are kept nowhere.
+    pub(crate) forwarded: Vec<String>,
+    /// Set when the turn follows others of its conversation.
+    pub(crate) had_history: bool,
 }
 
 impl ParkedTurn {
@@ -156,6 +160,8 @@ pub(crate) enum ParkResult {
 pub(super) struct FoundTurn {
     pub(super) conversation: ConversationId,
     pub(super) calls: Vec<ToolCall>,
+    /// Names of the headers that a request which goes on with the turn has to have; `None` where this version cannot go on with it.
+    pub(super) forwarded: Option<Vec<String>>,
     pub(super) ruling: Option<Ruling>,
     pub(super) is_expired: bool,
     pub(super) expires: Timestamp,

@@ -47,8 +47,8 @@ pub(crate) struct CallableTool {
     pub(super) timeout: Duration,
     /// Person who has to approve each call before it is made, if one has to.
     pub(super) approval: Option<ApprovalRule>,
-    /// Set when calls may have headers of the request that began the turn.
-    pub(super) forwards_headers: bool,
+    /// Names of headers of the request that began the turn which calls have.
+    pub(super) forwarded: Vec<String>,
     /// Digest of the definition in `CORAIL_TOOLS`; empty for a tool of another form, whose calls wait for nobody.
     pub(super) digest: String,
     /// Implementation.
@@ -172,15 +172,17 @@ pub(super) enum ToolTarget {
 }
 
 impl ToolTarget {
-    /// Reports whether calls may have headers of the request that began the turn.
-    fn forwards_headers(&self) -> bool {
-        match self {
-            Self::Http { forward_headers, .. }
-            | Self::Mcp { forward_headers, .. }
-            | Self::Flow { forward_headers, .. }
-            | Self::Agent { forward_headers, .. } => !forward_headers.is_empty(),
-            Self::Cli { .. } | Self::Builtin(_) => false,
-        }
+    /// Returns the names of headers of the request that began the turn which calls have. The tool's own of the same name go first.
+    fn forwarded(&self) -> Vec<String> {
+        let (own, names) = match self {
+            Self::Http { headers, forward_headers, .. }
+            | Self::Mcp { headers, forward_headers, .. }
+            | Self::Agent { headers, forward_headers, .. } => (Some(headers), forward_headers),
+            Self::Flow { forward_headers, .. } => (None, forward_headers),
+            Self::Cli { .. } | Self::Builtin(_) => return Vec::new(),
+        };
+        let is_own = |name: &str| own.is_some_and(|own| own.keys().any(|known| known.eq_ignore_ascii_case(name)));
+        names.iter().filter(|name| !is_own(name.as_str())).cloned().collect()
     }
 }
 
@@ -226,7 +228,7 @@ impl CallableTool {
             },
             None => Input::Parameters(typed(parts.parameters)?),
         };
-        let forwards_headers = parts.target.forwards_headers();
+        let forwarded = parts.target.forwarded();
         let kind = match parts.target {
             ToolTarget::Http { url, method, headers, forward_headers } => {
                 let template = UrlTemplate::parse(&url)?;
@@ -300,7 +302,7 @@ impl CallableTool {
             output,
             timeout: Duration::from_secs(seconds),
             approval: parts.approval,
-            forwards_headers,
+            forwarded,
             ..Self::of_kind(parts.name, parts.description, input, kind)
         })
     }
@@ -308,8 +310,8 @@ impl CallableTool {
     /// Creates a tool without an output schema, with the default timeout, whose calls wait for nobody.
     pub(super) fn of_kind(name: String, description: String, input: Input, kind: ToolKind) -> Self {
         let (input_schema, timeout) = (input.schema(), Duration::from_secs(TIMEOUT));
-        let (output, approval, forwards_headers, digest) = (None, None, false, String::new());
-        Self { name, description, input_schema, input, output, timeout, approval, forwards_headers, digest, kind }
+        let (output, approval, forwarded, digest) = (None, None, Vec::new(), String::new());
+        Self { name, description, input_schema, input, output, timeout, approval, forwarded, digest, kind }
     }
 }
 

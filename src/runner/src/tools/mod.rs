@@ -155,9 +155,15 @@ impl Toolbox {
         self.tools.iter().any(|tool| tool.approval.as_ref().is_some_and(ApprovalRule::asks_caller))
     }
 
-    /// Reports whether calls of a tool may have headers of the request that began the turn.
-    pub(super) fn forwards_headers(&self) -> bool {
-        self.tools.iter().any(|tool| tool.forwards_headers)
+    /// Returns the names of those headers of the request that began the turn which calls have, each once.
+    pub(super) fn forwarded(&self, request: &RequestHeaders) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in self.tools.iter().flat_map(|tool| &tool.forwarded) {
+            if request.has(name) && !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+                names.push(name.clone());
+            }
+        }
+        names
     }
 
     fn find(&self, name: &str) -> Option<&CallableTool> {
