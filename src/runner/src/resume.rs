@@ -13,8 +13,8 @@ use super::{
     conversations::history::{ConversationId, History, StoredConversation, TurnStorage, UserName},
     models::{Message, ModelError, ModelRequest, ToolCall},
     parking::{
-        CallProgress, Claim, ClaimedTurn, DecisionError, Decisions, OpenTurn, ParkResult, ParkedReply, ParkedTurn,
-        Progress, RENEWAL, WaitingTurn, sort_results,
+        CallProgress, Claim, ClaimedTurn, DecisionError, Decisions, ForcedEnd, OpenTurn, ParkResult, ParkedReply,
+        ParkedTurn, Progress, RENEWAL, WaitingTurn, sort_results,
     },
     tools::Consent,
     turn::{TurnLoop, TurnOutcome},
@@ -262,12 +262,15 @@ impl Agent {
         requests: &TaskTracker,
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<(OpenTurn, TurnOutcome), TurnError> {
-        let forced = claimed.forced_end();
+        let mut forced = claimed.forced_end();
         let ClaimedTurn { claim, owner, turn: parked, ruling, mut progress, .. } = claimed;
         let ParkedTurn { conversation, title, messages, calls, definitions, patience, round, tool_turns, .. } = parked;
         let mut all = match self.conversations.history(&conversation, &owner).await? {
             History::Known(StoredConversation { messages, .. }) => messages,
-            History::Unknown => Vec::new(),
+            History::Unknown => {
+                forced = forced.or(parked.had_history.then_some(ForcedEnd::Forgotten));
+                Vec::new()
+            }
             History::Foreign => return Err(self.give_up(&claim, conversation).await?),
         };
         let earlier = all.len();

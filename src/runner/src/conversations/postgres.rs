@@ -146,10 +146,21 @@ impl PostgresConversations {
     }
 
     async fn sweep(&self, days: i32) -> Result<(), sqlx::Error> {
-        let old = sqlx::query(
-            "DELETE FROM recif_conversations \
-             WHERE namespace = $1 AND agent = $2 AND updated_at < now() - make_interval(days => $3)",
-        );
+        // A turn that waits goes on with what was said before it. Only what parks one makes the table.
+        let parks = sqlx::query_scalar("SELECT to_regclass('recif_parked') IS NOT NULL");
+        let parks: bool = parks.fetch_one(self.database.pool()).await?;
+        let old = sqlx::query(match parks {
+            true => {
+                "DELETE FROM recif_conversations AS old \
+                 WHERE namespace = $1 AND agent = $2 AND updated_at < now() - make_interval(days => $3) \
+                     AND NOT EXISTS (SELECT FROM recif_parked AS parked WHERE parked.namespace = old.namespace \
+                         AND parked.agent = old.agent AND parked.conversation = old.id)"
+            }
+            false => {
+                "DELETE FROM recif_conversations \
+                 WHERE namespace = $1 AND agent = $2 AND updated_at < now() - make_interval(days => $3)"
+            }
+        });
         let old = old.bind(&self.namespace).bind(&self.agent).bind(days);
         let gone = old.execute(self.database.pool()).await?.rows_affected();
         if gone > 0 {

@@ -40,7 +40,7 @@ use super::{
 pub(super) use self::{
     rulings::Decisions,
     turn::{
-        CallProgress, Claim, ClaimedTurn, OpenTurn, ParkResult, ParkedReply, ParkedTurn, Progress, RENEWAL,
+        CallProgress, Claim, ClaimedTurn, ForcedEnd, OpenTurn, ParkResult, ParkedReply, ParkedTurn, Progress, RENEWAL,
         WaitingTurn, sort_results,
     },
 };

@@ -7,7 +7,7 @@ use sqlx::{Executor, Row, postgres::PgRow};
 use testing::postgres::PostgresServer;
 
 use super::{
-    turn::{ForcedEnd, MAX_MEMORY, MOST_ATTEMPTS, MOST_OF_USER},
+    turn::{MAX_MEMORY, MOST_ATTEMPTS, MOST_OF_USER},
     *,
 };
 use crate::{
@@ -238,6 +238,26 @@ async fn who_lost_the_claim_writes_nothing() {
     {
         let stored = conversations.add_claimed(claim, &id("talk"), &user, messages(), None).await.unwrap();
         assert_eq!(stored, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_is_kept_while_one_of_its_turns_waits() {
+    let (server, user) = (PostgresServer::start().await, Some("ada".into()));
+    let conversations = open(&server);
+    let parked = ParkedTurns::open(conversations.database_scope());
+    let message = || vec![Arc::new(Message::user("hi"))];
+    let mut connection = server.connect().await;
+    for (waits, expected) in [(false, 0), (true, 1)] {
+        assert!(conversations.add(&id("talk"), &user, message(), None).await.unwrap());
+        if waits {
+            assert!(is_parked(parked.park(&id("t"), &user, &turn(60, false)).await));
+        }
+        connection.execute("UPDATE recif_conversations SET updated_at = now() - interval '8 days'").await.unwrap();
+        // The first turn of a process deletes what is old.
+        assert!(open_for(&server, Some(7)).add(&id("other"), &user, message(), None).await.unwrap());
+        let left = connection.fetch_one("SELECT count(*) FROM recif_conversations WHERE id = 'talk'").await.unwrap();
+        assert_eq!(left.get::<i64, _>(0), expected, "a turn waits: {waits}");
     }
 }
 

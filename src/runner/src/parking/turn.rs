@@ -130,6 +130,9 @@ pub(crate) enum ForcedEnd {
     /// It needs headers or the key of its caller, who did not come back.
     #[error("it needs its caller, who did not come back")]
     NoCaller,
+    /// The turns before it were deleted.
+    #[error("its conversation was forgotten")]
+    Forgotten,
     /// Each attempt to continue it broke off.
     #[error("it broke off {} times", MOST_ATTEMPTS)]
     BrokeOff,

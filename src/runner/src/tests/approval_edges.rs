@@ -131,6 +131,21 @@ async fn a_turn_whose_conversation_another_user_has_begun_is_deleted_and_makes_n
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_turn_whose_conversation_was_forgotten_makes_no_call_and_says_so() {
+    let (server, bank) = (PostgresServer::start().await, Bank::open().await);
+    let agent = bank.agent_alone(&database(&server.url("postgres")));
+    let talk = ConversationId::parse("talk");
+    let before = ChatTurn { caller: ada(), conversation: talk, may_create: true, may_wait: true, message: "hi".into() };
+    let before = agent.prepare_turn(before).await.unwrap();
+    agent.respond(before, None).await.unwrap();
+    let task = park(&agent, "/tool pay {}", &HeaderMap::new(), &UsageLedger::default()).await;
+    server.connect().await.execute("DELETE FROM recif_conversations").await.unwrap();
+    let claimed = agent.decide(&task, &ada(), yes()).await.unwrap();
+    let reply = agent.resume(claimed, ada(), &TaskTracker::new(), None).await.unwrap();
+    assert_eq!((reply.reply.as_str(), bank.payments()), ("[stopped: its conversation was forgotten]", 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_drains_begins_no_approved_call_and_gives_the_turn_back() {
     let (server, bank) = (PostgresServer::start().await, Bank::open().await);
     let agent = bank.agent_alone(&database(&server.url("postgres")));
