@@ -99,6 +99,12 @@ pub(super) enum TurnError {
     /// This process ends, and has given the turn back.
     #[error("this replica ends, and the turn goes on at another one: send the decision again")]
     Draining,
+    /// The database did not answer before a call of a parked turn.
+    #[error(
+        "the turn stopped before a call, because the database did not answer: it goes on by itself, or, where it needs \
+         its caller, once the same decision is sent again: {0}"
+    )]
+    Interrupted(DatabaseError),
     /// Another process has claimed the turn.
     #[error("another replica goes on with this turn: its answer will be in the conversation")]
     ClaimLost,

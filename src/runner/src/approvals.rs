@@ -29,7 +29,10 @@ use axum::{
     routing::get,
 };
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::{
+    Semaphore,
+    mpsc::{self, Receiver, Sender},
+};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{
@@ -49,7 +52,7 @@ const SWEEP: Duration = Duration::from_secs(5);
 const IDLE_SWEEP: Duration = Duration::from_secs(60);
 /// Interval at which turns are deleted that expired long ago.
 const CLEANUP: Duration = Duration::from_secs(3600);
-/// Most turns that one look continues.
+/// Most turns that go on at once without a request.
 const MOST_AT_ONCE: usize = 8;
 /// Seconds after which a client may send a decision again that is being carried out.
 const BUSY_WAIT: &str = "5";
@@ -84,7 +87,7 @@ pub(super) fn sweep(agent: Arc<Agent>, ledger: UsageLedger, requests: TaskTracke
         (false, false) => return None,
     };
     Some(AbortOnDropHandle::new(tokio::spawn(async move {
-        let mut cleaned = None;
+        let (mut cleaned, permits) = (None, Arc::new(Semaphore::new(MOST_AT_ONCE)));
         while !requests.is_closed() {
             tokio::time::sleep(interval).await;
             if cleaned.is_none_or(|last: Instant| last.elapsed() >= CLEANUP) {
@@ -93,13 +96,15 @@ pub(super) fn sweep(agent: Arc<Agent>, ledger: UsageLedger, requests: TaskTracke
                     tracing::debug!("turns that expired long ago were not deleted: {error}");
                 }
             }
-            for _ in 0..MOST_AT_ONCE {
+            // Others are left to the next look, or to another replica.
+            while let Ok(permit) = permits.clone().try_acquire_owned() {
                 if requests.is_closed() {
                     return;
                 }
                 let Some((claimed, caller)) = agent.claim_due(&ledger).await else { break };
                 let (agent, tracker) = (agent.clone(), requests.clone());
                 requests.spawn(async move {
+                    let _permit = permit;
                     if let Err(error) = agent.resume(claimed, caller, &tracker, None).await {
                         tracing::warn!("a parked turn did not go on: {error}");
                     }

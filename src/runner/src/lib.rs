@@ -11,6 +11,7 @@ mod agent;
 mod approvals;
 mod caller;
 mod chat_reply;
+mod claimed_writes;
 mod common_routes;
 mod config;
 mod conversations;

@@ -1,6 +1,6 @@
 //! Parks a turn of an agent, and goes on with it once its calls are decided.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{mem, sync::Arc};
 
 use telemetry::semconv::GEN_AI_CONVERSATION_ID;
 use tokio::sync::mpsc::Sender;
@@ -10,11 +10,11 @@ use super::{
     agent::{Agent, TurnError},
     caller::CallerContext,
     chat_reply::ChatReply,
-    conversations::history::{ConversationId, History, StoredConversation, TurnStorage, UserName},
+    conversations::history::{ConversationId, History, StoredConversation, UserName},
     models::{Message, ModelError, ModelRequest, ToolCall},
     parking::{
         CallProgress, Claim, ClaimedTurn, DecisionError, Decisions, ForcedEnd, OpenTurn, ParkResult, ParkedReply,
-        ParkedTurn, Progress, RENEWAL, WaitingTurn, sort_results,
+        ParkedTurn, Progress, WaitingTurn, sort_results,
     },
     tools::Consent,
     turn::{TurnLoop, TurnOutcome},
@@ -22,8 +22,6 @@ use super::{
     usage::{UsageAccount, UsageLedger},
 };
 
-/// Time for an answer of the database that is on its way.
-const SETTLING: Duration = Duration::from_secs(1);
 /// Answer to the model for a call of which nobody knows whether it was sent.
 const UNKNOWN_EFFECT: &str = "the runtime died while it ran: its effect is unknown";
 /// Answer to the model for an approved call whose tool is another one by now.
@@ -77,7 +75,7 @@ impl Agent {
                 );
                 ParkResult::Full
             }),
-            Some(claim) => self.parked.park_again(claim, &task, &parked).await?,
+            Some(claim) => self.park_again(claim, &task, &parked).await,
         };
         match result {
             ParkResult::Parked(expires) => Ok(Some(ParkedReply::new(task.as_str(), &parked.calls, expires))),
@@ -172,11 +170,11 @@ impl Agent {
     }
 
     /// Goes on with a claimed turn and stores it at its end, or parks it anew. With `tokens`, text and tool calls are sent there as they
-    /// happen. A model that fails ends the turn with a note, because its calls were made. Once `requests` is closed, no further approved
-    /// call begins that another process can make.
+    /// happen. A model that fails ends the turn with a note, because its calls were made. What was made is written until the database takes
+    /// it. Once `requests` is closed, no further approved call begins that another process can make.
     ///
     /// # Errors
-    /// The claim is lost or was given back, or the turn cannot be stored: whoever claims it next goes on with it.
+    /// The claim is lost or was given back, or the database did not answer before a call: whoever claims the turn next goes on with it.
     pub(crate) async fn resume(
         &self,
         claimed: ClaimedTurn,
@@ -201,14 +199,21 @@ impl Agent {
         let going_on = async {
             let (mut turn, mut outcome) = self.go_on(claimed, &caller, requests, tokens).await?;
             let parked = self.park(&caller, &mut turn, Some(&claim), &mut outcome, tokens).await?;
+            if parked.is_none() {
+                self.store(&claim, &owner, &mut turn).await?;
+            }
             Ok::<_, TurnError>((turn, outcome, parked))
         };
-        let (turn, outcome, parked) = tokio::select! {
-            continued = going_on => continued?,
-            () = self.keep(&claim) => return Err(TurnError::ClaimLost),
+        let continued = tokio::select! {
+            continued = going_on => continued,
+            () = self.keep(&claim) => Err(TurnError::ClaimLost),
         };
+        let (turn, outcome, parked) = continued.map_err(|error| match error {
+            TurnError::Conversations(error) => TurnError::Interrupted(error),
+            other => other,
+        })?;
         span.end_turn(Ok(&outcome));
-        let OpenTurn { conversation, title, mut request, earlier, text, .. } = turn;
+        let OpenTurn { conversation, title, text, .. } = turn;
         let mut reply = ChatReply {
             reply: text + &outcome.text,
             conversation_id: conversation.to_string(),
@@ -218,40 +223,8 @@ impl Agent {
         };
         if let Some(parked) = parked {
             reply.park(parked, tokens).await;
-            return Ok(reply);
         }
-        let messages = request.messages.split_off(earlier);
-        if !self.parked.is_shared() && !self.parked.forget(&claim).await? {
-            return Err(TurnError::ClaimLost);
-        }
-        match self.conversations.add_claimed(&claim, &conversation, &owner, messages, reply.title.as_deref()).await? {
-            TurnStorage::Stored => Ok(reply),
-            TurnStorage::Foreign => Err(self.give_up(&claim, conversation).await?),
-            TurnStorage::Overtaken => Err(TurnError::ClaimLost),
-        }
-    }
-
-    /// Deletes a turn whose conversation another user has by now, and returns the error.
-    async fn give_up(&self, claim: &Claim, conversation: ConversationId) -> Result<TurnError, TurnError> {
-        self.parked.forget(claim).await?;
-        tracing::warn!(task = claim.task, "a parked turn was deleted: its conversation is another user's by now");
-        Ok(TurnError::NoConversation(conversation))
-    }
-
-    /// Renews the claim until it is lost.
-    async fn keep(&self, claim: &Claim) {
-        loop {
-            tokio::time::sleep(RENEWAL).await;
-            match self.parked.renew(claim).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    // The turn may have ended or been parked at this very moment, whose answer is then about to come.
-                    tokio::time::sleep(SETTLING).await;
-                    return;
-                }
-                Err(error) => tracing::warn!("the claim on a parked turn was not renewed: {error}"),
-            }
-        }
+        Ok(reply)
     }
 
     /// Makes the approved calls and lets the model go on with the results; a turn that can only be ended gets a note in place of both.
@@ -326,20 +299,15 @@ impl Agent {
         }
         maker.announce(call).await;
         progress.insert(call.id.clone(), CallProgress::Started);
-        self.record(claim, progress).await?;
+        if !self.parked.record(claim, progress).await? {
+            return Err(TurnError::ClaimLost);
+        }
         let key = format!("{}.{}", claim.task, call.id);
-        let outcome = maker.make_call(call, Consent::Given(&key)).await;
+        let (outcome, event) = maker.make_call(call, Consent::Given(&key)).await;
         progress.insert(call.id.clone(), CallProgress::Finished(outcome.clone()));
-        self.record(claim, progress).await?;
+        self.record_result(claim, progress).await?;
+        maker.emit(event).await;
         Ok(outcome)
-    }
-
-    /// Stores how far the approved calls are.
-    ///
-    /// # Errors
-    /// The claim is lost, or the database did not take it.
-    async fn record(&self, claim: &Claim, progress: &Progress) -> Result<(), TurnError> {
-        if self.parked.record(claim, progress).await? { Ok(()) } else { Err(TurnError::ClaimLost) }
     }
 
     /// Lets the model go on with a turn whose calls were made, so that a model that fails ends it with a note.
@@ -350,9 +318,18 @@ impl Agent {
         tokens: Option<&Sender<TurnEvent>>,
         may_wait: bool,
     ) -> TurnOutcome {
+        let before = turn.request.messages.len();
         match self.converse(caller, &mut turn.request, tokens, &mut turn.tool_turns, may_wait).await {
             Ok(outcome) => outcome,
-            Err(error) => end_with_note(turn, stopped(error), tokens).await,
+            Err(error) => {
+                let said = |message: &Arc<Message>| match &**message {
+                    Message::Assistant(text) => Some(text.clone()),
+                    _ => None,
+                };
+                let said: String = turn.request.messages[before..].iter().filter_map(said).collect();
+                let ended = end_with_note(turn, stopped(error), tokens).await;
+                TurnOutcome { text: said + &ended.text, ..ended }
+            }
         }
     }
 }
@@ -361,7 +338,7 @@ fn stopped(why: impl std::fmt::Display) -> String {
     format!("[stopped: {why}]")
 }
 
-/// Ends a turn with a note for the user in place of an answer.
+/// Ends a turn with a note for the user in place of an answer, or of its rest.
 async fn end_with_note(turn: &mut OpenTurn, note: String, tokens: Option<&Sender<TurnEvent>>) -> TurnOutcome {
     turn.request.messages.push(Arc::new(Message::Assistant(note.clone())));
     if let Some(tokens) = tokens {

@@ -140,7 +140,9 @@ impl From<TurnError> for ErrorResponse {
     fn from(error: TurnError) -> Self {
         let status = match &error {
             TurnError::Model(error) => error.response_status(),
-            TurnError::Conversations(_) | TurnError::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            TurnError::Conversations(_) | TurnError::Interrupted(_) | TurnError::Draining => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             TurnError::NoConversation(_) => StatusCode::NOT_FOUND,
             TurnError::Overtaken | TurnError::Waits | TurnError::ClaimLost => StatusCode::CONFLICT,
             TurnError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,

@@ -152,7 +152,8 @@ impl TurnLoop<'_> {
                     continue;
                 }
                 self.announce(&call).await;
-                let result = self.make_call(&call, Consent::Missing).await;
+                let (result, event) = self.make_call(&call, Consent::Missing).await;
+                self.emit(event).await;
                 request.messages.push(Arc::new(Message::ToolResult { id: call.id, name: call.name, outcome: result }));
             }
             if !outcome.waiting.is_empty() {
@@ -166,18 +167,17 @@ impl TurnLoop<'_> {
         self.emit(TurnEvent::Call(call.clone())).await;
     }
 
-    /// Makes a call with this consent, and returns its result or the text of its error.
-    pub(super) async fn make_call(&self, call: &ToolCall, consent: Consent<'_>) -> Result<String, String> {
+    /// Makes a call with this consent. Returns its result or the text of its error, and the event on its end.
+    pub(super) async fn make_call(&self, call: &ToolCall, consent: Consent<'_>) -> (Result<String, String>, TurnEvent) {
         let began = Instant::now();
         let result = self.tools.execute(call, consent).await.map_err(|error| error.to_string());
         let (id, ok, took) = (call.id.clone(), result.is_ok(), began.elapsed());
-        self.emit(TurnEvent::Outcome { id, ok, took }).await;
         if let Err(error) = &result {
             // The error of a tool may be long and may contain the user's data: it is logged at debug level only.
             tracing::info!(tool = call.name, "a tool failed; the model got the error");
             tracing::debug!(tool = call.name, error, "why a tool failed");
         }
-        result
+        (result, TurnEvent::Outcome { id, ok, took })
     }
 
     /// Ends the text of a turn with a note for the user.
@@ -188,7 +188,7 @@ impl TurnLoop<'_> {
     }
 
     /// Sends an event to the receiver, if any. A closed channel is ignored: the owner of the turn drops it.
-    async fn emit(&self, event: TurnEvent) {
+    pub(super) async fn emit(&self, event: TurnEvent) {
         if let Some(tokens) = self.events {
             let _ = tokens.send(event).await;
         }

@@ -285,7 +285,9 @@ impl From<TurnError> for RpcError {
                 "unknown context `{id}`: it was never begun, has been forgotten, or is another user's; leave \
                  `message.contextId` out to begin one"
             )),
-            TurnError::Conversations(_) | TurnError::Draining => Self::Unavailable(error.to_string()),
+            TurnError::Conversations(_) | TurnError::Interrupted(_) | TurnError::Draining => {
+                Self::Unavailable(error.to_string())
+            }
             TurnError::Model(ref model) if model.kind == ModelErrorKind::NoKey => Self::NoKey(error.to_string()),
             TurnError::Waits => Self::Params(error.to_string()),
             TurnError::Random(_) | TurnError::Model(_) | TurnError::Overtaken | TurnError::ClaimLost => {

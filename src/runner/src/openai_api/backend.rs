@@ -108,7 +108,7 @@ impl From<TurnError> for CompletionError {
             TurnError::Model(error) => Self::Model(error),
             TurnError::NoConversation(_) => Self::NoConversation,
             TurnError::Overtaken | TurnError::Waits | TurnError::ClaimLost => Self::Conflict(error.to_string()),
-            TurnError::Random(_) | TurnError::Conversations(_) | TurnError::Draining => {
+            TurnError::Random(_) | TurnError::Conversations(_) | TurnError::Interrupted(_) | TurnError::Draining => {
                 Self::Unavailable(error.to_string())
             }
         }

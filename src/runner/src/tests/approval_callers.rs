@@ -28,3 +28,17 @@ async fn a_decision_without_a_header_that_the_first_request_had_decides_nothing(
     let (status, paid) = runner.decide("ada", &without["task"], approve("call_1")).await;
     assert_eq!((status, &paid["reply"]), (200, &json!("paid 2")), "the first request had none: {paid}");
 }
+
+#[tokio::test]
+async fn a_call_of_a_user_with_too_many_parked_turns_is_refused_and_the_model_is_told() {
+    let bank = Bank::open().await;
+    let runner = bank.agent(None).await;
+    for number in 0..100 {
+        assert_eq!(runner.chat_as("ada", "/tool pay {}").await.0, 202, "{number}");
+    }
+    let (status, answer) = runner.chat_as("ada", "/tool pay {}").await;
+    assert_eq!((status, bank.payments()), (200, 0), "{answer}");
+    let told = "it cannot wait: too many wait already";
+    assert!(answer["reply"].as_str().unwrap().contains(told), "{answer}");
+    assert_eq!(runner.chat_as("bob", "/tool pay {}").await.0, 202);
+}

@@ -37,11 +37,11 @@ use crate::{
 };
 
 /// Longest wait for a sweep.
-const SOON: Duration = Duration::from_secs(30);
+pub(super) const SOON: Duration = Duration::from_secs(30);
 
 impl Bank {
     /// Returns an agent with the bank's tools, unless these variables name others, without a server.
-    fn agent_alone(&self, more: &[(&'static str, String)]) -> Arc<Agent> {
+    pub(super) fn agent_alone(&self, more: &[(&'static str, String)]) -> Arc<Agent> {
         let mut variables = more.to_vec();
         variables.push(("CORAIL_AGENT_NAME", "shop".to_owned()));
         variables.push(("CORAIL_TOOLS", self.tools().to_string()));
@@ -52,7 +52,7 @@ impl Bank {
 }
 
 /// Lets the agent answer a message of `ada`, whose budgets these headers name, in the conversation `talk`. Returns the task that waits.
-async fn park(agent: &Agent, message: &str, headers: &HeaderMap, ledger: &UsageLedger) -> String {
+pub(super) async fn park(agent: &Agent, message: &str, headers: &HeaderMap, ledger: &UsageLedger) -> String {
     let account = UsageAccount::new("ada").with_budgets(headers, ledger);
     let turn = ChatTurn {
         caller: CallerContext { user: Some("ada".into()), account, ..CallerContext::default() },
@@ -66,11 +66,11 @@ async fn park(agent: &Agent, message: &str, headers: &HeaderMap, ledger: &UsageL
     reply["task"].as_str().unwrap().to_owned()
 }
 
-fn ada() -> CallerContext {
+pub(super) fn ada() -> CallerContext {
     CallerContext { user: Some("ada".into()), ..CallerContext::default() }
 }
 
-fn yes() -> Decisions {
+pub(super) fn yes() -> Decisions {
     serde_json::from_value(json!({ "approvals": approve("call_1") })).unwrap()
 }
 
@@ -110,7 +110,7 @@ async fn a_role_that_may_make_no_table_has_calls_refused() {
     assert!(ready.contains("turns that wait for a person"), "{ready}");
     let (status, answer) = runner.chat_as("ada", "/tool pay {}").await;
     assert_eq!((status, bank.payments()), (200, 0), "{answer}");
-    assert!(answer["reply"].as_str().unwrap().starts_with("tool pay failed: refused"), "{answer}");
+    assert!(answer["reply"].as_str().unwrap().contains("nobody can be asked here"), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

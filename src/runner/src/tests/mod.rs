@@ -5,6 +5,7 @@ mod agent_tools;
 mod approval;
 mod approval_callers;
 mod approval_edges;
+mod approval_faults;
 mod approval_rounds;
 mod budgets;
 mod chat;
