@@ -213,6 +213,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_agent_recovers_once_the_operators_default_is_its_runner() {
+        let sim = Sim::new();
+        sim.store().create(&tool_id("pay"), pay(json!({"when": "Always"})));
+        sim.store().create(&agent_id("a"), agent(json!({"tools": ["pay"]})));
+        let ours = settings().runner_image;
+        for (default, expected) in [("r/other:1", "Failed"), (ours.as_str(), "Running")] {
+            let settings = RenderSettings { agent_image: default.to_owned(), ..settings() };
+            Operator::with(&sim, Agent::registry().unwrap(), settings).run(MINUTE).await;
+            assert_eq!(told(&sim)[0], expected, "{default}: {:?}", told(&sim));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_approver_is_asked_only_by_images_that_say_that_they_ask() {
         for (image, expected) in [(settings().runner_image, "Failed"), ("r/mine:1".to_owned(), "Running")] {
             let sim = Sim::new();
