@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use super::{
     rulings::Ruling,
     turn::{
-        CALLER_WAIT, CLAIM, Claim, ClaimedTurn, FoundTurn, MAX_MEMORY, MOST, MOST_OF_USER, ParkResult, ParkedTurn,
-        Progress, WaitingTurn,
+        CALLER_WAIT, CLAIM, CallProgress, Claim, ClaimedTurn, FoundTurn, MAX_MEMORY, MOST, MOST_OF_USER, ParkResult,
+        ParkedTurn, Progress, WaitingTurn,
     },
 };
 use crate::conversations::history::{ConversationId, user_of_column};
@@ -24,7 +24,7 @@ struct Entry {
     owner: String,
     turn: ParkedTurn,
     /// Size of the turn.
-    bytes: usize,
+    turn_bytes: usize,
     ruling: Option<Ruling>,
     progress: Progress,
     attempts: i64,
@@ -38,9 +38,14 @@ struct Entry {
 
 impl Entry {
     fn new(owner: String, turn: ParkedTurn, now: Instant) -> Self {
-        let (bytes, expires) = (turn.bytes(), expiry(&turn, now));
+        let (turn_bytes, expires) = (turn.bytes(), expiry(&turn, now));
         let (ruling, progress, attempts, token, claimed_until) = Default::default();
-        Self { owner, turn, bytes, ruling, progress, attempts, token, claimed_until, expires }
+        Self { owner, turn, turn_bytes, ruling, progress, attempts, token, claimed_until, expires }
+    }
+
+    /// Returns its size, with the results of its calls.
+    fn bytes(&self) -> usize {
+        self.turn_bytes + self.progress.values().map(CallProgress::bytes).sum::<usize>()
     }
 
     fn is_expired(&self, now: Instant) -> bool {
@@ -85,13 +90,13 @@ impl ParkedInMemory {
         if is_full(self.0.len(), MOST) || is_full(own, MOST_OF_USER) {
             return ParkResult::Full;
         }
-        self.insert(task, Entry::new(owner, turn, now))
+        self.insert(task, Entry::new(owner, turn, now), 0)
     }
 
-    /// Adds an entry unless the turns were too large with it.
-    fn insert(&mut self, task: &str, entry: Entry) -> ParkResult {
-        let bytes: usize = self.0.values().map(|entry| entry.bytes).sum();
-        if bytes + entry.bytes > MAX_MEMORY {
+    /// Adds an entry unless the turns were too large with it; `freed` bytes of them are about to go.
+    fn insert(&mut self, task: &str, entry: Entry, freed: usize) -> ParkResult {
+        let bytes: usize = self.0.values().map(Entry::bytes).sum();
+        if bytes - freed + entry.bytes() > MAX_MEMORY {
             return ParkResult::Full;
         }
         let expires = entry.expires.1;
@@ -160,8 +165,9 @@ impl ParkedInMemory {
 
     /// Implements [`super::ParkedTurns::park_again`].
     pub(super) fn park_again(&mut self, claim: &Claim, task: &str, turn: ParkedTurn, now: Instant) -> ParkResult {
-        let Some(owner) = self.claimed(claim).map(|entry| entry.owner.clone()) else { return ParkResult::ClaimLost };
-        let result = self.insert(task, Entry::new(owner, turn, now));
+        let known = self.claimed(claim).map(|entry| (entry.owner.clone(), entry.bytes()));
+        let Some((owner, freed)) = known else { return ParkResult::ClaimLost };
+        let result = self.insert(task, Entry::new(owner, turn, now), freed);
         if matches!(result, ParkResult::Parked(_)) {
             self.0.remove(&claim.task);
         }

@@ -284,3 +284,20 @@ async fn turns_in_memory_are_bounded_by_their_size() {
     assert!(!is_parked(parked.park(&id("more"), &None, &half).await), "all together");
     assert!(is_parked(parked.park(&id("small"), &None, &turn(60, false)).await));
 }
+
+#[tokio::test]
+async fn a_turn_that_goes_on_takes_the_room_that_it_had_and_its_results_count() {
+    let parked = ParkedTurns::open(None);
+    let half = large(MAX_TURN / 2);
+    let fit = MAX_MEMORY / half.bytes();
+    for number in 0..fit {
+        assert!(is_parked(parked.park(&id(&number.to_string()), &None, &half).await), "{number}");
+    }
+    let claimed = parked.decided("0", &None, decisions(true)).await.unwrap();
+    let again = parked.park_again(&claimed.claim, &id("further"), &half).await;
+    assert!(is_parked(again), "in place of the one before");
+    let claimed = parked.decided("1", &None, decisions(true)).await.unwrap();
+    let result = Progress::from([("1".into(), CallProgress::Finished(Ok("x".repeat(MAX_TURN / 2))))]);
+    assert!(parked.record(&claimed.claim, &result).await.unwrap());
+    assert!(!is_parked(parked.park(&id("small"), &None, &turn(60, false)).await), "its result is there too");
+}

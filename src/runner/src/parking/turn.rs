@@ -86,6 +86,16 @@ pub(crate) enum CallProgress {
     Finished(Result<String, String>),
 }
 
+impl CallProgress {
+    /// Returns the size of the result in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Started => 0,
+            Self::Finished(Ok(text) | Err(text)) => text.len(),
+        }
+    }
+}
+
 /// State of the approved calls, by their ids. A call that is not in it was not started.
 pub(crate) type Progress = BTreeMap<String, CallProgress>;
 
