@@ -159,7 +159,13 @@ impl WorkloadKind for Agent {
             content_hash: config.content_hash,
             running: Vec::from(running.map_err(terminal)?),
             overlay: self.spec.pod_template.is_some(),
-            conditions: knowledge.into_iter().chain(left_out).chain(understood).chain(fell_back).chain(durable).collect(),
+            conditions: knowledge
+                .into_iter()
+                .chain(left_out)
+                .chain(understood)
+                .chain(fell_back)
+                .chain(durable)
+                .collect(),
         };
         workload::with_policies(self, deps, rendered)
     }

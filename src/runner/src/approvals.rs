@@ -2,13 +2,14 @@
 //!
 //! | route | answer |
 //! |---|---|
-//! | `GET /approvals` | `{"approvals": [{conversation_id, decided, task, approval}]}`: turns of the caller that wait, or are decided and have not ended; 403 for a caller without a name |
+//! | `GET /approvals` | `{"approvals": [{conversation_id, decided, task, approval}]}`: what waits, or is decided and has not ended; 403 for a caller without a name |
 //! | `GET /approvals/{task}` | `{conversation_id, decided, task, approval}` |
 //! | `POST /approvals/{task}` `{"approvals": [{id, approved, rejection_reason?}]}` | as of `POST /chat`, once the turn has gone on |
 //!
-//! 400 is for a decision that does not name each call that waits once, or without a header that tools send on and the first request had, 404 for an unknown task or one of another user, 409 for one that
-//! was decided before or has expired, 503 where this process ends before all calls were made. The same decision again goes on with a turn
-//! whose process died meanwhile, and is 503 with `Retry-After` while a process goes on with the turn.
+//! 400 is for a decision that does not name each call that waits once, or without a header that tools send on and the first request had,
+//! 404 for an unknown task or one of another user, 409 for one that was decided otherwise before or has expired, 503 where this process
+//! ends before all calls were made. The same decision again goes on with a turn whose process died meanwhile, and is 503 with
+//! `Retry-After` while a process goes on with the turn.
 //!
 //! The turn goes on in a task of its own: a client that disconnects does not break off a call that is being made.
 

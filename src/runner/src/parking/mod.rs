@@ -14,8 +14,9 @@
 //! else the model gets to know that its effect is unknown. So a turn ends once, and a call is sent at most once for each approval, but
 //! for those that have one effect however often they are sent.
 //!
-//! Headers and keys of callers are kept nowhere: a turn that needs them is continued only in a request of its own caller. A turn whose
-//! caller does not come back, and one that broke off several times, is ended with a note, without its model and without further calls.
+//! Values of headers and keys of callers are kept nowhere: a turn that needs them is continued only in a request of its own caller, which
+//! has to have the headers that the first one had. A turn whose caller does not come back, one whose conversation was forgotten, and one
+//! that broke off several times, is ended with a note, without its model and without further calls.
 
 mod memory;
 mod rows;

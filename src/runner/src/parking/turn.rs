@@ -169,7 +169,7 @@ pub(crate) enum ParkResult {
     ClaimLost,
 }
 
-/// What is known of a turn without reading the whole.
+/// What is known of a turn without a claim on it.
 pub(super) struct FoundTurn {
     pub(super) conversation: ConversationId,
     pub(super) calls: Vec<ToolCall>,
