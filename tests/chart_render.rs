@@ -168,13 +168,21 @@ fn builtin_traces_lead_to_the_control_plane() {
         list(&after).into_iter().filter(|item| !known.contains(item)).collect::<Vec<_>>()
     };
     let container = |field: &str| format!("/spec/template/spec/containers/0/{field}");
-    let operator = names("Deployment recif-system/recif-operator", &container("env"));
     let endpoint = json!({"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://recif-control-plane:4318"});
-    assert_eq!(operator, [endpoint]);
-    // It keeps spans of workloads alone.
-    assert!(names("Deployment recif-system/recif-gateway", &container("env")).is_empty());
+    // Operator and gateway show their accounts by a token, since their Pods are none of a workload's.
+    let token = json!({"name": "RECIF_OTLP_TOKEN_FILE", "value": "/var/run/secrets/recif/token"});
+    let mount = json!({"name": "telemetry-token", "mountPath": "/var/run/secrets/recif", "readOnly": true});
+    let source = json!({"audience": "recif-telemetry", "expirationSeconds": 3600, "path": "token"});
+    let volume = json!({"name": "telemetry-token", "projected": {"sources": [{"serviceAccountToken": source}]}});
+    for part in ["Deployment recif-system/recif-operator", "Deployment recif-system/recif-gateway"] {
+        assert_eq!(names(part, &container("env")), [endpoint.clone(), token.clone()], "{part}");
+        let mounted = |pointer: &str| after[part].pointer(pointer).cloned();
+        assert_eq!(mounted(&container("volumeMounts")), Some(json!([mount])), "{part}");
+        assert_eq!(mounted("/spec/template/spec/volumes"), Some(json!([volume])), "{part}");
+    }
     let control_plane = "Deployment recif-system/recif-control-plane";
-    assert_eq!(names(control_plane, &container("args")), [json!("--otlp-listen=0.0.0.0:4318")]);
+    let accounts = "--otlp-accounts=recif-system/recif-gateway,recif-system/recif-operator";
+    assert_eq!(names(control_plane, &container("args")), [json!("--otlp-listen=0.0.0.0:4318"), json!(accounts)]);
     assert_eq!(names(control_plane, &container("ports")), [json!({"name": "otlp", "containerPort": 4318})]);
     let port = json!({"name": "otlp", "port": 4318, "targetPort": "otlp"});
     assert_eq!(names("Service recif-system/recif-control-plane", "/spec/ports"), [port]);

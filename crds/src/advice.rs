@@ -56,6 +56,10 @@ const HINTS: &[(&str, &str)] = &[
         reason::UNKNOWN_KEYS,
         "run `recif rollout` for it: until then no caller has a name there, and with proxy.requireIdentity none gets in",
     ),
+    (
+        reason::NO_USAGE_REPORTED,
+        "let the image answer with the header `x-recif-usage`, or limit its requests by requestsPerMinute",
+    ),
     (reason::NAME_CONFLICT, "rename this object or delete that one"),
     (reason::INVALID_SPEC, "correct the spec and apply it again"),
     (reason::REFUSED, "see which admission policy or webhook refuses it, and have it changed, or change the spec"),

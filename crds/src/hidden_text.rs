@@ -2,7 +2,7 @@
 //! control characters, and text that is too long to be read.
 //!
 //! Emoji are made of such characters, too: a joiner between two pictographs, and a single selector of their style, hide nothing. Flags
-//! of regions, which are made of tags, and joiners between letters, which some scripts need, are not told from those that hide text.
+//! of regions, which are made of tags, and joiners between letters, which some scripts need, count as hidden text, too.
 
 use std::fmt::Write as _;
 

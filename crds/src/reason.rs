@@ -28,6 +28,8 @@ pub const MIXED_CURRENCIES: &str = "MixedCurrencies";
 pub const TOO_MANY_PRICES: &str = "TooManyPrices";
 /// Tokens of today are left.
 pub const WITHIN_BUDGET: &str = "WithinBudget";
+/// An image that does not report what its models used has a budget of tokens or cost, which has no effect.
+pub const NO_USAGE_REPORTED: &str = "NoUsageReported";
 /// The web search is left out, as no search service is set.
 pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
 /// Calls of a tool wait for a person, and nobody could be asked.

@@ -42,13 +42,14 @@ const OPERATOR: &str = "see whether the operator runs and watches this namespace
 const RECHECKED_PERIODICALLY: &[&str] = &[reason::NAME_CONFLICT, reason::SELECTOR_IMMUTABLE, reason::REFUSED];
 
 /// Types of the conditions that say what an object goes without, whatever its phase, and that it answers no requests today.
-const NOTED: [&str; 6] = [
+const NOTED: [&str; 7] = [
     condition_type::KNOWLEDGE_BASES_CONFIGURED,
     condition_type::TOOLS_RESOLVED,
     condition_type::CONFIG_UNDERSTOOD,
     condition_type::DEFINITION_CURRENT,
     condition_type::EGRESS_RESTRICTED,
     condition_type::WITHIN_LIMITS,
+    condition_type::LIMITS_ENFORCED,
 ];
 
 /// Text in the message of `Available` after which another writer of the number of Pods is named.

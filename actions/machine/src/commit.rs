@@ -5,7 +5,7 @@ use std::time::Duration;
 use meta::{Phase, PhaseClass, PhasedObject};
 
 use super::{
-    ApiError, Driver, EdgeOwner, NamespaceReader, Requeue, StepOutcome,
+    ApiError, Driver, EdgeOwner, NamespaceReader, Requeue, StepOutcome, StepSpan,
     attempts::due,
     backoff::{LONGEST_BACKOFF, UNREACHABLE, backoff, short_backoff},
     plan::Plan,
@@ -80,8 +80,11 @@ impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
             Ok(StatusWrite::Written { answer, .. }) => {
                 record.rv_after = answer.meta().resource_version.clone().unwrap_or_default();
                 record.to = done.raw_phase().unwrap_or_default().to_owned();
-                let entry = done.common().and_then(|machine| machine.history.last());
-                if let Some(entry) = entry.filter(|entry| entry.seq > record.seq) {
+                let history = done.common().map(|machine| machine.history.as_slice()).unwrap_or_default();
+                record.entries = history.iter().filter(|entry| entry.seq > record.seq).cloned().collect();
+                if let Some(entry) = record.entries.last() {
+                    let span = StepSpan::of(step.cr.uid(), entry);
+                    record.run = span.map(|span| span.trace_text()).unwrap_or_default();
                     record.seq = entry.seq;
                     record.reason = entry.reason.clone();
                     record.trace_id = entry.trace_id.clone();

@@ -5,9 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use meta::{HistoryEntry, Phase, PhasedObject};
-use sha2::{Digest, Sha256};
 
-use super::{EdgeOwner, Rule, Table};
+use super::{EdgeOwner, Rule, Table, step_span::trace_id};
 
 /// Entries kept in `status.history`.
 const MAX_ENTRIES: usize = 20;
@@ -33,6 +32,7 @@ pub(super) fn append<K: PhasedObject>(
     HistoryInputs { to, by, reason, at, took }: HistoryInputs<K::Phase>,
 ) {
     let seq = history.last().map_or(0, |entry| entry.seq) + 1;
+    let trace_id = trace_id(before, history, seq);
     history.push(HistoryEntry {
         seq,
         // Microseconds, as the API server stores them.
@@ -42,7 +42,7 @@ pub(super) fn append<K: PhasedObject>(
         action: by.to_owned(),
         reason,
         took_ms: i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
-        trace_id: trace_id(before.uid(), seq, at),
+        trace_id,
     });
     let surplus = history.len().saturating_sub(MAX_ENTRIES);
     history.drain(..surplus);
@@ -61,12 +61,6 @@ pub(super) fn admission<K: PhasedObject>(cr: &K, now: Timestamp, table: &Table<K
         action: by.as_str().to_owned(),
         reason: edge.map(|edge| edge.why.to_owned()).unwrap_or_default(),
         took_ms: 0,
-        trace_id: trace_id(cr.uid(), 1, at),
+        trace_id: trace_id(cr, &[], 1),
     }
-}
-
-/// Returns the id that joins a history entry with its trace line: 16 hex digits of SHA-256 over uid, number and time.
-fn trace_id(uid: &str, seq: i64, at: Timestamp) -> String {
-    let digest = Sha256::digest(format!("{uid}/{seq}/{}", at.as_second()));
-    hex::encode(&digest[..8])
 }

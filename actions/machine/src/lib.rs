@@ -70,6 +70,7 @@ mod send;
 mod sinks;
 mod status;
 mod step_decision;
+mod step_span;
 mod table;
 
 pub use action::{Action, Context, NamespaceReader, ObjectClient};
@@ -85,4 +86,5 @@ pub use registry::{Registry, TableError};
 pub use requeue::Requeue;
 pub use retry_state::remove_and_shrink;
 pub use sinks::{EventText, PhaseTrace, Sink, StepOutcome, StepRecord};
+pub use step_span::StepSpan;
 pub use table::Table;

@@ -32,6 +32,8 @@ impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
             digest: machine.and_then(|machine| machine.spec_digest.clone()).unwrap_or_default(),
             content_hash: K::content_hash(cr).unwrap_or_default().to_owned(),
             trace_id: String::new(),
+            run: String::new(),
+            entries: Vec::new(),
             event: None,
         }
     }

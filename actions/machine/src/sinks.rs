@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use meta::HistoryEntry;
+
 /// Outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StepOutcome {
@@ -84,7 +86,12 @@ pub struct StepRecord {
     pub rv_after: String,
     pub digest: String,
     pub content_hash: String,
+    /// Id of the history entry that this step wrote; empty if it wrote none.
     pub trace_id: String,
+    /// Id of the trace of the convergence, as 32 hexadecimal digits; empty without an entry.
+    pub run: String,
+    /// History entries that this step wrote: its own, after that of the admission of a new object.
+    pub entries: Vec<HistoryEntry>,
     /// Event to emit; only for a step that wrote the status.
     pub event: Option<EventText>,
 }
@@ -109,7 +116,7 @@ macro_rules! trace_line {
             reason = $step.reason, waiting_for = $step.waiting_for, passed_over = $step.passed_over.join(","),
             notes = $step.notes, took_ms = u64::try_from($step.took.as_millis()).unwrap_or(u64::MAX),
             rv_before = $step.rv_before, rv_after = $step.rv_after, digest = $step.digest,
-            content_hash = $step.content_hash, trace_id = $step.trace_id,
+            content_hash = $step.content_hash, trace_id = $step.trace_id, run = $step.run,
         )
     };
 }

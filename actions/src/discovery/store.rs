@@ -13,7 +13,7 @@ use super::{
     acceptance::Acceptance,
     held::{NamedServer, held_words},
     persist::{kept_definitions, persist},
-    pins::{PinInputs, pin},
+    pins::{PinInputs, PinnedTools, pin},
     publish::publish,
     server::ToolServer,
 };
@@ -53,12 +53,6 @@ pub async fn store_accepted_tools<K: ToolServer>(
 pub async fn store_tools<K: ToolServer>(cx: &Context, next: &mut K, found: &Discovered) -> Result<bool, ActionError> {
     let before = next.tools_status().cloned().unwrap_or_default();
     let acceptance = Acceptance::read(PhasedObject::meta(&*next));
-    if acceptance.is_none()
-        && let Some(left) = rest_left(cx, &before, found)
-    {
-        cx.notes.requeue_after(left);
-        return Ok(true);
-    }
     let (kept, none) = (kept_definitions(cx, next), BTreeMap::new());
     let inputs = PinInputs {
         on_change: next.on_change(),
@@ -68,6 +62,12 @@ pub async fn store_tools<K: ToolServer>(cx: &Context, next: &mut K, found: &Disc
         now: Timestamp::from_second(cx.clock.now().as_second()).unwrap_or_default(),
     };
     let pinned = pin(&found.catalog, inputs);
+    if acceptance.is_none()
+        && let Some(left) = rest_left(cx, &before, &pinned, found.changes)
+    {
+        cx.notes.requeue_after(left);
+        return Ok(true);
+    }
     let Some((server, condition)) = persist(cx, next, &before, found, &pinned).await? else { return Ok(false) };
     report_held(next, &server);
     *next.tools_status_mut() = server;
@@ -81,9 +81,9 @@ pub fn is_accepting<K: ToolServer>(server: &K) -> bool {
     Acceptance::read(PhasedObject::meta(server)).is_some()
 }
 
-/// Returns how long to leave the tools as they are, for a server that has changed them more than once in a row.
-fn rest_left(cx: &Context, before: &ToolServerStatus, found: &Discovered) -> Option<Duration> {
-    if found.changes < 2 || before.tools_digest.as_ref() == Some(&found.catalog.digest) {
+/// Returns how long to leave the tools in use as they are, for a server that has made this number of changes in a row.
+fn rest_left(cx: &Context, before: &ToolServerStatus, pinned: &PinnedTools, changes: u32) -> Option<Duration> {
+    if changes < 2 || before.tools_digest.as_ref() == Some(&pinned.catalog.digest) {
         return None;
     }
     let changed_at = before.tools_changed_at.as_ref()?.0;

@@ -47,6 +47,9 @@ pub const MODEL_FALLBACK: &str = "ModelFallback";
 /// False while the budget of tokens or cost of all callers of a workload is spent, and Unknown while cost has no prices; absent before
 /// that, and without a budget. Written by the scaler.
 pub const WITHIN_LIMITS: &str = "WithinLimits";
+/// False while budgets of tokens and cost of a workload have no effect, as its image reports no usage of models; absent otherwise. Written
+/// by the scaler.
+pub const LIMITS_ENFORCED: &str = "LimitsEnforced";
 /// True while the API server drops fields of the status, because the CRDs are older than the operator; absent otherwise.
 pub const CRD_OUTDATED: &str = "CRDOutdated";
 

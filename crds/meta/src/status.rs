@@ -143,7 +143,7 @@ pub struct HistoryEntry {
     /// Duration of the step, in milliseconds.
     #[serde(default)]
     pub took_ms: i64,
-    /// Id that joins this entry with the operator's phase-trace line.
+    /// Id that joins this entry with the operator's phase-trace line: that of its span.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
 }

@@ -8,7 +8,10 @@ use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::traffic::{await_response, targets_of};
+use super::{
+    cli::{chat_and_trace, print_steps, run_of_start},
+    traffic::{await_response, targets_of},
+};
 use crate::{
     cleanup::await_ended_namespaces,
     client::{BackgroundLoad, LoadProfile},
@@ -26,6 +29,7 @@ use crate::{
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Exclusive:
     the_api_server_takes_every_value,
     agents_outlive_every_change_of_the_installation,
+    builtin_traces_show_gateway_agent_and_operator,
     images_come_from_a_registry_with_a_password,
 );
 
@@ -110,6 +114,20 @@ async fn agents_outlive_every_change_of_the_installation(ns: Namespace) -> Resul
     ns.until(AGENT, "kept", START_TIMEOUT, "follows the new operator", goes_on).await.map(drop)
 }
 
+async fn builtin_traces_show_gateway_agent_and_operator(ns: Namespace) -> Result<()> {
+    let builtin = ["--set", "telemetry.endpoint=builtin"];
+    release(&ns.env, "upgrade", "recif", &[&TAKE_OVER[..], &builtin].concat()).await?;
+    let shown = traces_are_shown(&ns).await;
+    let restored = release(&ns.env, "upgrade", "recif", &TAKE_OVER).await;
+    shown.and(restored)
+}
+
+async fn traces_are_shown(ns: &Namespace) -> Result<()> {
+    control_plane_ready(&ns.env).await?;
+    chat_and_trace(ns).await?;
+    print_steps(ns, "traced", &run_of_start(ns, "traced").await?).await
+}
+
 async fn images_come_from_a_registry_with_a_password(ns: Namespace) -> Result<()> {
     ns.env.cluster(&["start-registry"]).await?;
     let result = with_a_registry(&ns).await;
@@ -155,8 +173,7 @@ async fn with_a_registry(ns: &Namespace) -> Result<()> {
     Namespace::existing(ns.env.clone(), SYSTEM).apply(&login).await?;
     let secrets = ["--set", "imagePullSecrets[0].name=registry"];
     release(&ns.env, "upgrade", "recif", &[&TAKE_OVER[..], &images, &secrets].concat()).await?;
-    let rollout = ["rollout", "status", "deployment/recif-control-plane", "--timeout", "50s"];
-    ns.env.kubectl(&[&["--namespace", SYSTEM][..], &rollout].concat()).await?;
+    control_plane_ready(&ns.env).await?;
     for pod in ns.env.within(SYSTEM, POD).list(&Default::default()).await?.items {
         let image = pod.text("/spec/containers/0/image");
         let is_new = image == format!("{REGISTRY}/operator:pushed");
@@ -203,6 +220,12 @@ async fn release(env: &Env, verb: &str, chart: &str, more: &[&str]) -> Result<()
     }
     operator::ready(env, operator::replicas(env).await?).await?;
     gateway::ready(env, 0).await
+}
+
+/// Waits until the Pod of the control plane is the newest one, and ready.
+async fn control_plane_ready(env: &Env) -> Result<()> {
+    let rollout = ["rollout", "status", "deployment/recif-control-plane", "--timeout", "50s"];
+    env.kubectl(&[&["--namespace", SYSTEM][..], &rollout].concat()).await.map(drop)
 }
 
 /// Installs or upgrades a chart with the images of the local cluster.

@@ -17,6 +17,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     trace_shows_every_phase_in_order,
     why_says_what_an_agent_goes_without,
     a_run_is_printed_as_a_tree_where_spans_are_kept,
+    the_way_to_running_is_one_run,
 );
 
 /// Exit code of `recif why` for an object that is not Ready.
@@ -31,23 +32,64 @@ async fn a_run_is_printed_as_a_tree_where_spans_are_kept(ns: Namespace) -> Resul
         return Ok(());
     }
     ensure!(code == 4 && text.contains(unknown), "{code}: {text}");
+    let tree = chat_and_trace(&ns).await?;
+    let run = tree.lines().find_map(|line| line.strip_prefix("Run ")).context("no id of a run")?;
+    let (code, text) = ns.env.recif(&["trace", "--run", run, "-o", "yaml"]).await?;
+    ensure!(code == 0 && text.contains("gen_ai.request.model") && !text.contains("canary"), "{code}: {text}");
+    Ok(())
+}
+
+/// Chats with a new agent through the gateway, as users do, and returns the printed run, in which the gateway stands above the agent.
+pub(super) async fn chat_and_trace(ns: &Namespace) -> Result<String> {
+    const REQUEST: &str = "POST /v1/agents/{namespace}/{name}";
+    const TURN: &str = "invoke_agent traced";
     ns.start(&agent("traced", json!({}))).await?;
-    // Through the gateway, as users ask.
     let (code, reply) = ns.env.recif(&["chat", "agent/traced", "canary", "-n", &ns.name]).await?;
     ensure!(code == 0 && reply.contains("echo: canary"), "{code}: {reply}");
     let conversation = reply.split("--conversation ").nth(1).and_then(|rest| rest.split_whitespace().next());
     let conversation = conversation.with_context(|| reply.clone())?;
-    let tree = poll(START_TIMEOUT, "the spans of the turn", || async {
+    let tree = poll(START_TIMEOUT, "the spans of gateway and agent", || async {
         let (code, text) = ns.env.recif(&["trace", "--run", conversation]).await?;
         ensure!(code == 0 || code == 4, "{code}: {text}");
-        Ok((code == 0 && text.contains("invoke_agent traced")).then_some(text))
+        Ok((code == 0 && [REQUEST, TURN].iter().all(|name| text.contains(name))).then_some(text))
     })
     .await?;
     let owner = format!("Agent {}/traced", ns.name);
     ensure!(tree.contains("chat stub-echo") && tree.contains(&owner) && !tree.contains("canary"), "{tree}");
-    let run = tree.lines().find_map(|line| line.strip_prefix("Run ")).context("no id of a run")?;
-    let (code, text) = ns.env.recif(&["trace", "--run", run, "-o", "yaml"]).await?;
-    ensure!(code == 0 && text.contains("gen_ai.request.model") && !text.contains("canary"), "{code}: {text}");
+    ensure!(tree.find(REQUEST) < tree.find(TURN), "{tree}");
+    Ok(tree)
+}
+
+async fn the_way_to_running_is_one_run(ns: Namespace) -> Result<()> {
+    ns.start(&agent("started", json!({}))).await?;
+    let run = run_of_start(&ns, "started").await?;
+    if ns.env.paths.local { print_steps(&ns, "started", &run).await } else { Ok(()) }
+}
+
+/// Returns the id of the run in which an agent that was just made came to Running.
+pub(super) async fn run_of_start(ns: &Namespace, name: &str) -> Result<String> {
+    let (code, shown) = ns.env.recif(&["trace", &format!("agent/{name}"), "-n", &ns.name, "-o", "json"]).await?;
+    ensure!(code == 0, "exit code {code}: {shown}");
+    let steps: Vec<Value> = shown.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let run = |phase: &str| {
+        let entered = steps.iter().find(|step| step["to"] == phase && step["from"] != phase)?;
+        entered["run"].as_str()
+    };
+    let begun = run("Pending").with_context(|| shown.clone())?;
+    ensure!(run("Running") == Some(begun), "another run than {begun}: {shown}");
+    Ok(begun.to_owned())
+}
+
+/// Waits until the steps of an agent are printed as a run.
+pub(super) async fn print_steps(ns: &Namespace, name: &str, run: &str) -> Result<()> {
+    let tree = poll(START_TIMEOUT, "the spans of the steps", || async {
+        let (code, text) = ns.env.recif(&["trace", "--run", run]).await?;
+        ensure!(code == 0 || code == 4, "{code}: {text}");
+        Ok((code == 0 && text.contains(" → Running")).then_some(text))
+    })
+    .await?;
+    let owner = format!("Agent {}/{name}", ns.name);
+    ensure!(tree.contains("Admit Pending") && tree.contains(&owner), "{tree}");
     Ok(())
 }
 

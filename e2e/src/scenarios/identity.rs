@@ -44,14 +44,13 @@ async fn first_answer(ns: &Namespace, target: &ClientTarget, path: &str) -> Resu
 
 async fn a_name_that_no_gateway_signed_is_no_name(ns: Namespace) -> Result<()> {
     ns.start(&workload("listener", json!({}))).await?;
-    let spoofed = "X-Recif-User: another-user\r\nX-Recif-Caller: x.y.z\r\nX-Recif-Approver: another-user\r\n";
+    let spoofed = "X-Recif-User: another-user\r\nX-Recif-Caller: x.y.z\r\nX-Recif-Via: another-user\r\n";
     let mut gateway = ClientTarget::gateway(&ns, AGENT, "listener").await?;
     gateway.headers += spoofed;
     let through = recif_headers(&send_request(&ns, &gateway, "GET", "/seen", "").await?.text)?;
-    ensure!(
-        matches!(through.as_slice(), [(name, user)] if name == "x-recif-user" && user != "another-user"),
-        "{through:?}"
-    );
+    let names: Vec<&str> = through.iter().map(|(name, _)| name.as_str()).collect();
+    ensure!(names == ["x-recif-via", "x-recif-user"], "{through:?}");
+    ensure!(through.iter().all(|(_, value)| value != "another-user"), "{through:?}");
     let mut service = ClientTarget::service(&ns, "listener").await?;
     service.headers += spoofed;
     let around = recif_headers(&first_answer(&ns, &service, "/seen").await?.text)?;

@@ -9,7 +9,7 @@ use super::gateway_auth::{bind, send_request, token, with_token};
 use crate::{
     client::ClientTarget,
     kinds::{AGENT, MODEL},
-    manifests::{agent, model, object, plugin_config},
+    manifests::{agent, model, object, plugin_config, workload},
     namespace::Namespace,
     object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
@@ -20,7 +20,9 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_caller_beyond_the_limit_waits_and_others_do_not,
     once_its_tokens_are_spent_an_agent_is_refused_until_they_are_raised,
     a_turn_that_spends_the_tokens_asks_no_model_again,
+    the_tokens_that_a_gateway_names_are_those_of_requests_by_the_service_too,
     once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_so,
+    an_image_that_reports_no_usage_is_named_while_it_has_a_budget,
 );
 
 /// Longest wait until a new permission or limit is effective.
@@ -89,18 +91,21 @@ async fn once_its_tokens_are_spent_an_agent_is_refused_until_they_are_raised(ns:
     let pods = ns.pod_uids("thrifty").await?;
     let gateway = ClientTarget::gateway(&ns, AGENT, "thrifty").await?;
     await_answer(&ns, &gateway).await?;
-    let mut answered = 1;
+    let (mut sent, mut answered) = (1, 1);
     let refused = loop {
         let answer = send_request(&ns, &gateway, "POST", "/chat", HI).await?;
-        match answer.status {
-            200 => {
+        sent += 1;
+        match (answer.status, answer.header("x-recif-reason")) {
+            (200, _) => {
                 answered += 1;
                 let headers = (answer.header("x-recif-usage"), answer.header("x-recif-spent"));
                 ensure!(matches!(headers, (Some(_), None)), "{answer:?}");
             }
+            // The Pod knows of answers of which this gateway has not heard yet.
+            (429, None) => ensure!(answer.text.contains("the tokens of today are spent"), "{answer:?}"),
             _ => break answer,
         }
-        ensure!(answered <= 100, "no request was refused");
+        ensure!(sent <= 100, "no request was refused by the gateway");
     };
     ensure!(refused.status == 429 && refused.header("x-recif-reason") == Some("budget"), "{answered}, {refused:?}");
     ensure!(refused.header("x-should-retry") == Some("false"), "{refused:?}");
@@ -156,6 +161,31 @@ async fn a_turn_that_spends_the_tokens_asks_no_model_again(ns: Namespace) -> Res
     .await
 }
 
+async fn the_tokens_that_a_gateway_names_are_those_of_requests_by_the_service_too(ns: Namespace) -> Result<()> {
+    let limits = |tokens: u64| json!([{"per": "workload", "tokensPerDay": tokens}]);
+    ns.start(&agent("inner", json!({"limits": limits(200)}))).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "inner").await?;
+    await_answer(&ns, &gateway).await?;
+    let service = ClientTarget::service(&ns, "inner").await?;
+    let mut answered = 0;
+    let refused = loop {
+        let answer = send_request(&ns, &service, "POST", "/chat", HI).await?;
+        match answer.status {
+            200 => answered += 1,
+            _ => break answer,
+        }
+        ensure!(answered <= 200, "no request was refused");
+    };
+    ensure!(answered > 0 && refused.status == 429, "{answered}, {refused:?}");
+    ensure!(refused.text.contains("the tokens of today are spent"), "{refused:?}");
+
+    ns.edit(AGENT, "inner", json!({"spec": {"limits": limits(10_000_000_000_000)}})).await?;
+    await_answer(&ns, &gateway).await?;
+    let answer = send_request(&ns, &service, "POST", "/chat", HI).await?;
+    ensure!(answer.status == 200, "the gateway has named more: {answer:?}");
+    Ok(())
+}
+
 async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_so(ns: Namespace) -> Result<()> {
     ns.provide(&plugin_config("stub", json!({}))).await?;
     ns.provide(&model("echo", "stub")).await?;
@@ -174,10 +204,10 @@ async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_
     };
     ns.provide(&priced("1000")).await?;
     let is_priced = |it: &Object| it.condition("WithinLimits").is_true();
-    ns.until(AGENT, "dear", EFFECTIVE, "has prices", is_priced).await?;
-    let refused = poll(EFFECTIVE, "a refusal", || async {
+    let prices = ns.until(AGENT, "dear", EFFECTIVE, "has prices", is_priced).await?.text("/status/prices").to_owned();
+    let refused = poll(EFFECTIVE, "a refusal by the gateway", || async {
         let answer = send_request(&ns, &gateway, "POST", "/chat", HI).await?;
-        Ok((answer.status != 200).then_some(answer))
+        Ok(answer.header("x-recif-reason").is_some().then_some(answer))
     })
     .await?;
     ensure!(refused.status == 429 && refused.header("x-recif-reason") == Some("budget"), "{refused:?}");
@@ -194,6 +224,9 @@ async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_
     ns.edit(AGENT, "dear", json!({"spec": {"limits": limits("999999")}})).await?;
     await_answer(&ns, &gateway).await?;
 
+    ns.provide(&priced("1000")).await?;
+    let has_them = |it: &Object| it.text("/status/prices") == prices;
+    ns.until(AGENT, "dear", EFFECTIVE, "has the first prices again", has_them).await?;
     ns.edit(MODEL, "echo", json!({"spec": {"price": null}})).await?;
     let holds = |it: &Object| {
         let condition = it.condition("WithinLimits");
@@ -207,5 +240,29 @@ async fn once_its_cost_is_spent_an_agent_is_refused_and_without_a_price_it_says_
     })
     .await?;
     ensure!(ns.pod_uids("dear").await? == pods, "neither limits nor prices replace Pods");
+    Ok(())
+}
+
+async fn an_image_that_reports_no_usage_is_named_while_it_has_a_budget(ns: Namespace) -> Result<()> {
+    ns.start(&workload("mute", json!({"limits": [{"per": "workload", "tokensPerDay": 1000}]}))).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "mute").await?;
+    await_answer(&ns, &gateway).await?;
+    // Each of the two gateways counts for itself.
+    for _ in 0..50 {
+        let answer = send_request(&ns, &gateway, "POST", "/chat", HI).await?;
+        ensure!(answer.status == 200, "{answer:?}");
+    }
+    let words = "its image reports no usage of models";
+    let is_named = |it: &Object| {
+        let condition = it.condition("LimitsEnforced");
+        condition.is_false() && condition.contains(words)
+    };
+    ns.until(AGENT, "mute", EFFECTIVE, "says that its budget has no effect", is_named).await?;
+    let (code, why) = ns.env.recif(&["why", "agent/mute", "-n", &ns.name]).await?;
+    ensure!(code == 0 && why.contains(words), "{why}");
+
+    ns.edit(AGENT, "mute", json!({"spec": {"limits": [{"per": "caller", "requestsPerMinute": 1000}]}})).await?;
+    let is_gone = |it: &Object| !it.condition("LimitsEnforced").is_false();
+    ns.until(AGENT, "mute", EFFECTIVE, "says nothing of a budget any more", is_gone).await?;
     Ok(())
 }

@@ -22,6 +22,7 @@ mod doctor;
 mod drain;
 mod egress;
 mod environment;
+mod exact_usage;
 mod faults;
 mod flow_changes;
 mod flow_sets;
@@ -122,6 +123,7 @@ const THEMES: &[&[Scenario]] = &[
     models::SCENARIOS,
     traces::SCENARIOS,
     usage::SCENARIOS,
+    exact_usage::SCENARIOS,
     control_plane::SCENARIOS,
     comparison::SCENARIOS,
     manifests::SCENARIOS,

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use cluster::access::AuthArgs;
 use daemon::tls::TlsArgs;
 
-use super::{mirror::MirrorArgs, spans::SpansArgs};
+use super::{mirror::MirrorArgs, spans::SpansArgs, usage::StoredCallers};
 
 /// Options of `recif control-plane`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +34,9 @@ pub struct ControlPlaneArgs {
     pub(super) trusted_proxies: Vec<String>,
     #[command(flatten)]
     pub(super) mirror: MirrorArgs,
+    /// What is kept of the callers whose tokens are counted
+    #[arg(long, env = "RECIF_USAGE_CALLERS", value_enum, default_value_t = StoredCallers::Names, value_name = "HOW")]
+    pub(super) usage_callers: StoredCallers,
     #[command(flatten)]
     pub(super) spans: SpansArgs,
 }

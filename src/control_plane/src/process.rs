@@ -122,6 +122,7 @@ pub async fn serve(
         namespaces,
         trusted_proxies,
         mirror,
+        usage_callers,
         spans: spans_args,
     } = args;
     let trusted = Network::parse_all(&trusted_proxies)?;
@@ -144,11 +145,11 @@ pub async fn serve(
     let transport = connect(given, WriteGate::always(), CrashPoint::default(), metrics.api, DEADLINE).await?;
     let reviews: Arc<dyn Reviews> = Arc::new(Reviewer::new(transport.clone()));
     let (auth, senders) = match mode {
-        AuthMode::None => (Auth::None { any_host: auth.insecure() }, SpanSenders::new(None)),
+        AuthMode::None => (Auth::None { any_host: auth.insecure() }, SpanSenders::new(None, Vec::new())),
         AuthMode::Kubernetes => {
             let penalties = TokenPenalties::with_trusted_proxies(trusted);
             let access = Access::new(reviews.clone(), auth.audiences(), |_| ());
-            (Auth::Kubernetes(access, penalties), SpanSenders::new(Some(reviews)))
+            (Auth::Kubernetes(access, penalties), SpanSenders::new(Some(reviews), spans_args.otlp_accounts.clone()))
         }
     };
     let listener = listen(bound.api, bind).await?;
@@ -202,7 +203,7 @@ pub async fn serve(
         tracing::info!("the watches have started");
         std::future::pending().await
     });
-    tasks.spawn(UsageCollector::new(app.clone(), usage).run());
+    tasks.spawn(UsageCollector::new(app.clone(), usage, usage_callers).run());
     let receives = otlp.map(|listener| {
         let (queue, keeper) = spans::keeper(app.store.clone(), spans_args.retention(), span_metrics.clone());
         let (finished, stored) = oneshot::channel();

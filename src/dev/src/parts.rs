@@ -119,7 +119,8 @@ impl PlatformParts {
         operator.listen = None;
         operator.network.hosts = Some(hosts);
         // A collector of the user's own, which the shell's variables name, goes before.
-        operator.offer_telemetry(telemetry(&otlp_address));
+        let collector = telemetry(&otlp_address);
+        operator.offer_telemetry(collector.clone()).map_err(|error| fail(&error))?;
         let runtime = Runtime::with_shutdown(operator_stops.clone());
         let runs = operator::run::reconcile(operator, Some(client.clone()), runtime);
         let operator = spawn(Part::Operator, runs, &operator_stops, &failed);
@@ -141,7 +142,7 @@ impl PlatformParts {
             "off",
         ];
         let args: GatewayArgs = parse(Part::Gateway, &flags)?;
-        let gateway = gateway::prepare(args, Some(client.clone())).await.map_err(|error| fail(&error))?;
+        let gateway = gateway::prepare(args, Some(client.clone()), &collector).await.map_err(|error| fail(&error))?;
         let requests = gateway.requests();
         let listeners = gateway::Listeners { clients: Some(bound.gateway), admin: Some(bound.gateway_admin) };
         let runtime = Runtime::with_shutdown(gateway_stops.clone());
@@ -211,7 +212,7 @@ impl PlatformParts {
     }
 }
 
-/// Returns the variables by which programs find the control plane, which keeps their spans.
+/// Returns the variables by which programs and parts find the control plane, which keeps their spans.
 fn telemetry(address: &str) -> BTreeMap<String, String> {
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), format!("http://{address}"));
     [endpoint, ("OTEL_EXPORTER_OTLP_PROTOCOL".to_owned(), "http/protobuf".to_owned())].into()

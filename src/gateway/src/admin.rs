@@ -99,6 +99,14 @@ struct DayTokens {
     day: i64,
     spent: u64,
     cost: u64,
+    reporting: ReportingCounts,
+}
+
+/// Responses that reported what its models used: any of today or of this gateway, and the number of those that should have.
+#[derive(Debug, Serialize)]
+struct ReportingCounts {
+    any: bool,
+    without: u64,
 }
 
 impl Admin {
@@ -164,25 +172,24 @@ fn authorize(admin: &Admin, headers: &HeaderMap, audience: &str) -> Result<(), (
 async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<DemandReport>, (StatusCode, String)> {
     authorize(&admin, &headers, DEMAND_AUDIENCE)?;
     let routes = admin.shared.routes.all().into_iter();
-    let has_budget = |route: &Route| {
-        let cost = route.object.cost.as_ref().map(|cost| cost.budgets);
-        route.object.budgets.into_iter().chain(cost).any(|budgets| budgets.per_workload.is_some())
-    };
     let counted = routes.filter(|route| {
         let demand = route.workload.demand();
         let has_waited = demand.waiting > 0 || demand.waited > Duration::ZERO;
         let was_called = || route.workload.models.last_minute(Instant::now()).is_some();
-        has_waited || demand.refused + demand.halted > 0 || has_budget(route) || was_called()
+        has_waited || demand.refused + demand.halted > 0 || route.object.has_budget() || was_called()
     });
     let now = LimitTime::now(&admin.shared.clock);
     let tokens = |route: &Route| {
         let (name, spent) = (&route.workload.full_name, |name: &str| admin.shared.limits.spent_today(name, now));
         let cost = |cost: &CostBudgets| spent(&cost.name(name));
-        DayTokens { day: now.day(), spent: spent(name), cost: route.object.cost.as_ref().map_or(0, cost) }
+        let (spent, cost) = (spent(name), route.object.cost.as_ref().map_or(0, cost));
+        let reporting = &route.workload.reporting;
+        let reporting = ReportingCounts { any: reporting.any() || spent > 0 || cost > 0, without: reporting.without() };
+        DayTokens { day: now.day(), spent, cost, reporting }
     };
     let report = |route: &Route| WorkloadDemand {
         models: route.workload.models.last_minute(Instant::now()),
-        tokens: has_budget(route).then(|| tokens(route)),
+        tokens: route.object.has_budget().then(|| tokens(route)),
         ..WorkloadDemand::of(&route.workload)
     };
     Ok(Json(DemandReport {

@@ -344,10 +344,12 @@ async fn refuse<S: ClientStream>(
 
 async fn respond<S: ClientStream>(
     client: &mut Connection<S>,
-    Refusal { response, form, .. }: Refusal<'_>,
+    Refusal { response, form, record, .. }: Refusal<'_>,
     to_head: bool,
     close: bool,
 ) -> io::Result<()> {
-    response.write(form, to_head, close, &mut client.outgoing);
+    let run = record.and_then(RecordGuard::run);
+    response.write(form, run.as_deref(), to_head, close, &mut client.outgoing);
+    drop(run);
     client.flush().await
 }

@@ -52,6 +52,7 @@ mod spool;
 mod state;
 mod traces;
 mod usage;
+mod usage_reporting;
 mod workload;
 
 #[cfg(test)]

@@ -4,6 +4,9 @@ use std::{borrow::Cow, time::Duration};
 
 use http1::{InvalidMessage, write_local_response};
 
+/// Response header with the id of the trace.
+pub(super) const RUN_HEADER: &str = "x-recif-run";
+
 /// Form of the body of a refusal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum ErrorForm {
@@ -42,9 +45,9 @@ impl LocalResponse {
         Self::new(bad.status(), "bad-request", bad.to_string())
     }
 
-    /// Appends the refusal to `out` as HTTP/1.1; `to_head` says whether the request was HEAD. Statuses 429 and 503 get
-    /// `Retry-After: 1` unless the time is known, or `field` is a `Retry-After`.
-    pub(super) fn write(&self, form: ErrorForm, to_head: bool, close: bool, out: &mut Vec<u8>) {
+    /// Appends the refusal to `out` as HTTP/1.1; `run` is the id of its trace, if that is recorded, and `to_head` says whether the
+    /// request was HEAD. Statuses 429 and 503 get `Retry-After: 1` unless the time is known, or `field` is a `Retry-After`.
+    pub(super) fn write(&self, form: ErrorForm, run: Option<&str>, to_head: bool, close: bool, out: &mut Vec<u8>) {
         let Self { status, error, reason, field, rpc, retry_after } = self;
         let seconds = retry_after.map(|wait| wait.as_millis().div_ceil(1000).max(1) as u64);
         let mut body = match (rpc, form) {
@@ -78,6 +81,7 @@ impl LocalResponse {
             fields.push(("Retry-After", seconds.as_bytes()));
         }
         fields.extend(field.iter().map(|(name, value)| (*name, value.as_bytes())));
+        fields.extend(run.map(|run| (RUN_HEADER, run.as_bytes())));
         write_local_response(*status, &fields, &body, to_head, close, out);
     }
 }
@@ -118,7 +122,7 @@ mod tests {
             ),
         ] {
             let mut out = Vec::new();
-            LocalResponse { rpc, ..limited.clone() }.write(form, false, false, &mut out);
+            LocalResponse { rpc, ..limited.clone() }.write(form, None, false, false, &mut out);
             let text = String::from_utf8(out).unwrap();
             assert!(text.contains("\r\nRetry-After: 2\r\n") && text.contains("\r\nx-recif-reason: rate\r\n"), "{text}");
             assert_eq!(text.split_once("\r\n\r\n").unwrap().1, body);
@@ -129,7 +133,7 @@ mod tests {
     fn a_refusal_says_what_was_wrong_in_words_and_in_one_word() {
         let answer = LocalResponse::new(503, "queue-full", "\"too\" many");
         let mut out = Vec::new();
-        answer.write(ErrorForm::Recif, false, true, &mut out);
+        answer.write(ErrorForm::Recif, None, false, true, &mut out);
         let expected = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 46\r\nContent-Type: application/json\r\n\
                         x-recif-reason: queue-full\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
                         {\"error\":\"\\\"too\\\" many\",\"reason\":\"queue-full\"}";
@@ -138,13 +142,14 @@ mod tests {
         let field = Some(("WWW-Authenticate", "Bearer".into()));
         LocalResponse { field, ..LocalResponse::new(401, "unauthenticated", "x") }.write(
             ErrorForm::Recif,
+            Some("0a"),
             true,
             false,
             &mut out,
         );
-        assert!(out.ends_with(b"unauthenticated\r\nWWW-Authenticate: Bearer\r\n\r\n"));
+        assert!(out.ends_with(b"unauthenticated\r\nWWW-Authenticate: Bearer\r\nx-recif-run: 0a\r\n\r\n"));
         let mut out = Vec::new();
-        LocalResponse::new(404, "unknown", "x").write(ErrorForm::OpenAi, false, false, &mut out);
+        LocalResponse::new(404, "unknown", "x").write(ErrorForm::OpenAi, None, false, false, &mut out);
         let error =
             br#"{"error":{"code":"model_not_found","message":"x","param":"model","type":"invalid_request_error"}}"#;
         assert!(out.ends_with(error), "{}", String::from_utf8_lossy(&out));

@@ -53,7 +53,12 @@ pub struct Object {
 impl Object {
     /// Reports whether anything of it is counted for a limit.
     pub(super) fn has_limits(&self) -> bool {
-        self.limits.is_some() || self.budgets.is_some() || self.cost.is_some()
+        self.limits.is_some() || self.has_budget()
+    }
+
+    /// Reports whether it has a budget of tokens or cost.
+    pub(super) fn has_budget(&self) -> bool {
+        self.budgets.is_some() || self.cost.is_some()
     }
 
     /// Returns the reason why the flow that the rest of a path leads to is not served, if the Pods run without it.

@@ -6,6 +6,7 @@
 //! aborted after the shutdown timeout.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     process::ExitCode,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -30,10 +31,7 @@ use daemon::{
     runtime::{Runtime, RuntimeError, exit_code},
     tls::{H2, HTTP1, Tls, TlsError},
 };
-use telemetry::{
-    SpanCounters, TelemetryConfig, TelemetryError, Tracing,
-    semconv::{K8S_NAMESPACE_NAME, K8S_POD_NAME, RECIF_KIND, SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION},
-};
+use telemetry::{SpanCounters, TelemetryConfig, TelemetryError, Tracing};
 use tokio::{
     net::TcpListener,
     task::JoinSet,
@@ -148,18 +146,26 @@ pub async fn run(args: GatewayArgs) -> ExitCode {
     let is_usage = |error: &GatewayError| {
         matches!(error, GatewayError::Flag(_) | GatewayError::Tls(_) | GatewayError::Telemetry(_))
     };
-    let serves = async { serve(prepare(args, None).await?, Listeners::default(), Runtime::new()?).await };
+    let serves =
+        async { serve(prepare(args, None, &BTreeMap::new()).await?, Listeners::default(), Runtime::new()?).await };
     exit_code("the gateway", serves.await, is_usage)
 }
 
 /// Reads the flags, and the variables of OpenTelemetry, and takes a given client of the API server or makes that of the configured
-/// cluster. Called in a runtime of tokio.
+/// cluster. The `offered` variables of OpenTelemetry count where those of the process name no collector. Called in a runtime of tokio.
 ///
 /// # Errors
 /// A flag or variable cannot be used, or no client can be made.
-pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway, GatewayError> {
+pub async fn prepare(
+    args: GatewayArgs,
+    given: Option<Client>,
+    offered: &BTreeMap<String, String>,
+) -> Result<Gateway, GatewayError> {
     let settings = GatewaySettings::read(&args)?;
-    let telemetry = TelemetryConfig::read(&|name: &str| std::env::var(name).ok())?;
+    let mut telemetry = TelemetryConfig::read(&|name: &str| std::env::var(name).ok())?;
+    if telemetry.endpoint.is_none() {
+        telemetry = TelemetryConfig::read(&|name: &str| offered.get(name).cloned())?;
+    }
     let api_metrics = ApiMetrics::default();
     let transport = connect(given, WriteGate::always(), CrashPoint::default(), api_metrics.clone(), DEADLINE).await?;
     let auth = match settings.auth {
@@ -175,7 +181,7 @@ pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway
         spans.register(registry);
     });
     let instance = random_hex::<8>()?;
-    let own = process_attributes(&telemetry, &instance, &args.operator_namespace);
+    let own = telemetry.platform_attributes("gateway", &instance, &args.operator_namespace);
     let tracing = Tracing::start(&telemetry, &own, spans.clone())?;
     let dropped = metrics.audit_dropped.clone();
     let audit = AuditLog::start(args.audit, std::io::stdout(), dropped).map_err(GatewayError::Log)?;
@@ -199,21 +205,6 @@ pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway
         cold_starts: Default::default(),
     });
     Ok(Gateway { args, transport, shared })
-}
-
-/// Returns the attributes of this process for its spans.
-fn process_attributes(config: &TelemetryConfig, instance: &str, namespace: &str) -> Vec<(&'static str, String)> {
-    let service = config.service_name.clone().unwrap_or_else(|| "recif-gateway".to_owned());
-    let mut attributes = vec![
-        (SERVICE_NAME, service),
-        (SERVICE_VERSION, env!("CARGO_PKG_VERSION").to_owned()),
-        (SERVICE_INSTANCE_ID, instance.to_owned()),
-        (K8S_NAMESPACE_NAME, namespace.to_owned()),
-        (RECIF_KIND, "gateway".to_owned()),
-    ];
-    // The hostname of a Pod is its name.
-    attributes.extend(std::env::var("HOSTNAME").ok().filter(|pod| !pod.is_empty()).map(|pod| (K8S_POD_NAME, pod)));
-    attributes
 }
 
 /// Serves until the token of the runtime is cancelled, and drains then.

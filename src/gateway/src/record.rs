@@ -14,15 +14,12 @@ use tokio::time::Instant;
 use super::{
     audit::AuditLog,
     auth::RequestCaller,
-    local_response::LocalResponse,
+    local_response::{LocalResponse, RUN_HEADER},
     request_record::{RequestRecord, millis},
     traces::{RequestSpan, RequestTraces, TracedRequest},
     usage::ReportedUsage,
     workload::WorkloadState,
 };
-
-/// Response header with the id of the trace.
-const RUN_HEADER: &str = "x-recif-run";
 
 /// Audit and traces, which get the record of each request.
 #[derive(Debug)]
@@ -82,6 +79,11 @@ impl RecordGuard<'_> {
     /// Returns the span, if the request is traced.
     pub(crate) fn span(&self) -> Option<&RequestSpan> {
         self.record.as_ref()?.span.as_deref()
+    }
+
+    /// Returns the id of the trace as text, if the request is traced.
+    pub(crate) fn run(&self) -> Option<String> {
+        self.span().map(RequestSpan::run)
     }
 
     /// Notes the caller. The first one that is noted stays.

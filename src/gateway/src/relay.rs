@@ -37,6 +37,7 @@ use super::{
     sessions::{self, PodTag},
     state::GatewayContext,
     usage::{ReportedUsage, TokenDirection},
+    usage_reporting::ResponseReport,
     workload::WorkloadState,
 };
 use crate::request::{RelayOutcome, RequestContext};
@@ -100,6 +101,7 @@ pub(super) async fn relay<S: ClientStream>(
                 no_session_room: &sessionless,
                 misdirected: &misdirected,
                 is_usage_known: false,
+                report: ResponseReport::new(&route.workload.reporting),
                 totals: TakenTotals::default(),
                 cost_totals: TakenTotals::default(),
             };
@@ -227,6 +229,7 @@ struct RelayPolicy<'a> {
     misdirected: &'a AtomicBool,
     /// Set once the response has reported its usage of models.
     is_usage_known: bool,
+    report: ResponseReport<'a>,
     /// Sums of tokens that have the Pod's own totals.
     totals: TakenTotals,
     /// The same of their cost.
@@ -245,6 +248,7 @@ impl RelayPolicy<'_> {
         if let Some(cost) = &route.object.cost
             && let Some(totals) = SpentTokens::read(report)
         {
+            self.report.found();
             self.pod.run.store(totals.run, Relaxed);
             let (name, now) = (cost.name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
             self.cost_totals = call.shared.limits.take_totals(&cost.budgets, &name, || call.client(), &totals, now);
@@ -257,6 +261,7 @@ impl RelayPolicy<'_> {
         if let Some(budgets) = &route.object.budgets
             && let Some(totals) = SpentTokens::read(report)
         {
+            self.report.found();
             self.pod.run.store(totals.run, Relaxed);
             let (name, now) = (&route.workload.full_name, LimitTime::now(&call.shared.clock));
             self.totals = call.shared.limits.take_totals(budgets, name, || call.client(), &totals, now);
@@ -269,6 +274,7 @@ impl RelayPolicy<'_> {
             return;
         }
         if let Some(usage) = ReportedUsage::read(report) {
+            self.report.found();
             self.route.meter.tokens.count(&usage);
             self.call.record.used(&usage);
             self.spend(&usage);
@@ -331,6 +337,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
             let after = arrived.elapsed();
             shared.metrics.answered(self.route.workload.kind, &self.route.meter, head.status, after);
             record.answered(head, self.pod.address, after);
+            self.report.answered(self.route.object.has_budget() && self.call.head.method == b"POST", head.status);
             if self.route.object.budgets.is_some()
                 && let Some(report) = head.fields.values(head.bytes, SPENT_HEADER).next()
             {

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     answering_models::AnsweringModels, clock::Clock, object::RoutedKind, retry_budget::RetryBudget, slots::SlotQueue,
+    usage_reporting::UsageReporting,
 };
 
 /// Shared state of one workload.
@@ -36,6 +37,8 @@ pub(super) struct WorkloadState {
     pub(super) budget: RetryBudget,
     /// Models that answered.
     pub(super) models: AnsweringModels,
+    /// Reports of usage in its responses, while it has a budget.
+    pub(super) reporting: UsageReporting,
     /// Cache of the signed tokens for its callers.
     tokens: TokenCache,
     /// Slots of its Pods, and the queue for them.
@@ -74,6 +77,7 @@ impl WorkloadState {
             invoked_at: AtomicI64::new(0),
             budget: RetryBudget::default(),
             models: AnsweringModels::default(),
+            reporting: UsageReporting::default(),
             tokens: TokenCache::default(),
             slots: SlotQueue::new(clock),
             refused: AtomicU64::new(0),

@@ -75,7 +75,7 @@ mod tests {
             ("Tool", "a.b", "a.b"),
             ("Model", "Big.model_Name", "big.model-name"),
             ("PluginConfig", "P..1_", "p.1"),
-            ("Prompt", "__", "a"),
+            ("Tool", "__", "a"),
             ("Flow", "_x_", "x"),
             ("Flow", "..", "a"),
         ] {

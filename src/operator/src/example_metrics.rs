@@ -20,8 +20,9 @@ use crate::{
 /// None in practice: it writes to memory.
 pub fn example_metrics() -> Result<String, fmt::Error> {
     let (mut registry, kinds) = (Registry::default(), KindCaches::default());
-    let OperatorMetrics { steps, scaler, api } = OperatorMetrics::new(&mut registry, &kinds, true);
+    let OperatorMetrics { steps, scaler, api, spans } = OperatorMetrics::new(&mut registry, &kinds, true);
     api.record_examples();
+    spans.sent(1);
     steps.leading(true);
     steps.queued("Agent", 0);
     steps.crd_outdated("Agent", false);

@@ -18,6 +18,7 @@ pub mod run;
 pub mod scaler;
 mod settings;
 mod sinks;
+mod spans;
 mod sync_gate;
 mod time_to_running;
 pub mod triggers;

@@ -14,6 +14,7 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+use telemetry::SpanCounters;
 
 use crate::{
     controller::Controller, object_metrics::ObjectCollector, scaler::ScalerMetrics, time_to_running::TimeToRunning,
@@ -28,6 +29,8 @@ pub struct OperatorMetrics {
     pub scaler: ScalerMetrics,
     /// Those of the Kubernetes client.
     pub api: ApiMetrics,
+    /// Those of the spans.
+    pub spans: SpanCounters,
 }
 
 impl OperatorMetrics {
@@ -37,9 +40,11 @@ impl OperatorMetrics {
         let steps = StepMetrics::new(registry);
         let (scaler, api) = (ScalerMetrics::new(registry, by_workload), ApiMetrics::default());
         api.register(registry);
+        let spans = SpanCounters::default();
+        spans.register(registry);
         registry.register_collector(Box::new(ObjectCollector::new(kinds.clone(), by_workload)));
         TimeToRunning::new(registry, steps.leading.clone()).subscribe(kinds);
-        Self { steps, scaler, api }
+        Self { steps, scaler, api, spans }
     }
 }
 

@@ -24,6 +24,7 @@ use futures::future::{join_all, join4};
 use machine::{Clock, PhaseTrace, Sink, SystemClock};
 use mcp::{Cidr, ClosedPorts, LOOPBACK_RANGES};
 use prometheus_client::registry::Registry;
+use telemetry::TelemetryConfig;
 use tokio::time::timeout;
 
 use super::{
@@ -34,6 +35,7 @@ use super::{
     discovery::{Discoverer, DiscoveryNetwork},
     settings,
     sinks::EventSink,
+    spans::{StepSpanSink, start_tracing},
     watches::{WatchedCaches, watch_gateways},
 };
 use crate::{
@@ -52,7 +54,7 @@ const KEYS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Reason for the end of the process.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
-    /// A flag has a value that cannot be used.
+    /// A flag, or a variable of OpenTelemetry, has a value that cannot be used.
     #[error("{0}")]
     Flag(String),
     /// No client of the API server can be made.
@@ -86,14 +88,23 @@ pub struct Operator {
     by_workload: bool,
     crash_at: Option<String>,
     lose_wakes: bool,
+    telemetry: TelemetryConfig,
 }
 
 impl Operator {
-    /// Hands these variables of OpenTelemetry to Pods, unless this process's own name a collector.
-    pub fn offer_telemetry(&mut self, variables: BTreeMap<String, String>) {
+    /// Uses these variables of OpenTelemetry, also for Pods, unless this process's own name a collector.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub fn offer_telemetry(&mut self, variables: BTreeMap<String, String>) -> Result<(), OperatorError> {
+        if self.telemetry.endpoint.is_none() {
+            let offered = settings::own_telemetry(&|name: &str| variables.get(name).cloned());
+            self.telemetry = offered.map_err(OperatorError::Flag)?;
+        }
         if self.settings.telemetry.is_empty() {
             self.settings.telemetry = variables;
         }
+        Ok(())
     }
 }
 
@@ -156,6 +167,7 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
     let namespaces = named(namespaces);
     let database = settings::database(database_url, database_namespaces, &namespaces).map_err(OperatorError::Flag)?;
     let variable = |name: &str| std::env::var(name).ok();
+    let own_telemetry = settings::own_telemetry(&variable).map_err(OperatorError::Flag)?;
     let telemetry = match pod_otel {
         true => settings::pod_telemetry(&variable, &operator_namespace, &cluster_domain),
         false => Ok(BTreeMap::new()),
@@ -182,6 +194,7 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
         by_workload,
         crash_at,
         lose_wakes,
+        telemetry: own_telemetry,
     })
 }
 
@@ -204,6 +217,7 @@ pub async fn reconcile(operator: Operator, given: Option<Client>, mut runtime: R
         by_workload,
         crash_at,
         lose_wakes,
+        telemetry,
     } = operator;
     let operator_namespace = settings.operator_namespace.clone();
     let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
@@ -214,7 +228,9 @@ pub async fn reconcile(operator: Operator, given: Option<Client>, mut runtime: R
 
     let mut registry = Registry::default();
     let maps = Arc::new(WatchedCaches::default());
-    let OperatorMetrics { steps, scaler, api } = OperatorMetrics::new(&mut registry, &maps.caches.kinds, by_workload);
+    let OperatorMetrics { steps, scaler, api, spans } =
+        OperatorMetrics::new(&mut registry, &maps.caches.kinds, by_workload);
+    let tracing = start_tracing(&telemetry, &identity, &operator_namespace, spans).map_err(OperatorError::Flag)?;
     let authority = if leader_elect { WriteGate::by_lease() } else { WriteGate::always() };
     // A transport of its own: a dead connection must be noticed before the Lease expires.
     let lease_transport =
@@ -234,7 +250,9 @@ pub async fn reconcile(operator: Operator, given: Option<Client>, mut runtime: R
         debounce: Default::default(),
         prompt_rejections: Default::default(),
     };
-    let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(EventSink(events))];
+    let steps_sink = Arc::new(steps.clone());
+    let sinks: Vec<Arc<dyn Sink>> =
+        vec![Arc::new(PhaseTrace), steps_sink, Arc::new(EventSink(events)), Arc::new(StepSpanSink(tracing.clone()))];
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let behind_gateways = Arc::<GatewayMap>::default();
     let fleet = LiveFleet::new(&transport, &maps.caches, &deps.cache, &clock, behind_gateways.clone(), board.clone());
@@ -304,7 +322,7 @@ pub async fn reconcile(operator: Operator, given: Option<Client>, mut runtime: R
         let _ = timeout(FLUSH_TIMEOUT, election.release()).await;
     }
     stop.cancel();
-    let _ = timeout(FLUSH_TIMEOUT, events).await;
+    let _ = tokio::join!(timeout(FLUSH_TIMEOUT, events), tracing.shutdown());
     outcome
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use actions::render::{Namespaces, PodSecurity, RenderSettings, dsn};
 use crds::egress::AddressRange;
-use telemetry::pod_variables;
+use telemetry::{TelemetryConfig, pod_variables};
 
 use super::watches::GatewayService;
 
@@ -80,6 +80,14 @@ pub(super) fn database(
         (true, true) => Namespaces::All,
     };
     Ok((url, inherited))
+}
+
+/// Reads the configuration of this process's own spans.
+///
+/// # Errors
+/// The first variable that is refused.
+pub(super) fn own_telemetry(lookup: &dyn Fn(&str) -> Option<String>) -> Result<TelemetryConfig, String> {
+    TelemetryConfig::read(lookup).map_err(|error| error.to_string())
 }
 
 /// Returns the variables of OpenTelemetry that Pods get: those of this process. A collector without a namespace is in the operator's.

@@ -22,8 +22,10 @@ const MAX_TOKENS: usize = 256;
 pub(super) enum ForwardedUser {
     /// The field as sent by the client: no keys are configured.
     AsSent,
-    /// No user: the field is removed.
+    /// No user, and no gateway vouches for the request: the field is removed.
     Unknown,
+    /// No user, by the word of a gateway.
+    Nameless,
     /// This user.
     Named(Arc<str>),
 }
@@ -120,7 +122,7 @@ impl CallerVerifier {
         let unix = unix_now();
         // Without the lock, so that other requests do not wait for a signature.
         let caller = self.verifier.verify(token, unix)?;
-        let user = caller.user.map_or(ForwardedUser::Unknown, |user| ForwardedUser::Named(user.into()));
+        let user = caller.user.map_or(ForwardedUser::Nameless, |user| ForwardedUser::Named(user.into()));
         let mut known = self.verified();
         if known.len() >= MAX_TOKENS {
             known.retain(|_, known| now < known.expires);

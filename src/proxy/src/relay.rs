@@ -19,6 +19,9 @@ use super::{
 /// Fields that limit only their own request, also one that came by no gateway.
 const OF_BUDGETS: [&str; 3] = [LEFT_HEADER, LEFT_COST_HEADER, PRICES_HEADER];
 
+/// Field by which a workload knows that a request came by a gateway.
+const VIA: &str = "x-recif-via";
+
 /// Admitted request, reduced to its rewritten head and the facts that the exchange needs.
 pub(super) struct UpstreamRequest {
     request: ExchangeRequest,
@@ -184,7 +187,8 @@ fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Ve
         // Fields that only a gateway may set, among them those meant for the sidecar.
         let ours = *user != ForwardedUser::AsSent
             && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"))
-            && !OF_BUDGETS.into_iter().any(is);
+            && !OF_BUDGETS.into_iter().any(is)
+            && (*user == ForwardedUser::Unknown || !is(VIA));
         chain || ours
     });
     writer = if has_chain {

@@ -238,8 +238,10 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
     }
     let ledger = &shell.metrics.usage;
-    // At the head of a stream too: the end is not reached by a client that leaves.
-    if is_event_stream(&response) || response.headers().contains_key(RESPONSE_HEADER) {
+    // At the head of a stream too: the end is not reached by a client that leaves. A gateway with a budget learns from any response that
+    // this image counts.
+    let has_used = || response.headers().contains_key(RESPONSE_HEADER);
+    if is_event_stream(&response) || account.has_budgets() || has_used() {
         response.headers_mut().extend(account.total_headers(ledger));
     }
     if is_event_stream(&response) {

@@ -93,16 +93,9 @@ impl TurnLoop<'_> {
         let mut outcome = TurnOutcome::default();
         loop {
             if let Some(end) = request.account.budget_end() {
-                tracing::info!("today's {} budget is spent: no further request of this turn goes to a model", end.unit);
-                if outcome.text.is_empty() {
-                    return Err(ModelError::over_budget(end.unit));
-                }
-                outcome.truncated = true;
-                let note = format!("[stopped: today's {} budget is spent]", end.unit);
-                self.stop(request, &mut outcome, note).await;
-                return Ok(outcome);
+                return self.end_by_budget(request, outcome, end.unit).await;
             }
-            let mut calls = Vec::new();
+            let (mut calls, mut is_cut) = (Vec::new(), false);
             let mut text = String::new();
             let mut answer = self.model.respond(request.clone());
             while let Some(chunk) = answer.next().await {
@@ -121,7 +114,7 @@ impl TurnLoop<'_> {
                     }
                     Chunk::Truncated => {
                         tracing::info!("the model's answer reached the most tokens it may have");
-                        outcome.truncated = true;
+                        (outcome.truncated, is_cut) = (true, true);
                     }
                     Chunk::Usage(usage) => {
                         tracing::debug!(input = usage.input, output = usage.output, "tokens");
@@ -134,6 +127,10 @@ impl TurnLoop<'_> {
                 request.messages.push(Arc::new(Message::Assistant(text)));
             }
             if calls.is_empty() {
+                // An answer may be cut off because no more tokens were left for it.
+                if let Some(end) = request.account.budget_end().filter(|_| is_cut) {
+                    return self.end_by_budget(request, outcome, end.unit).await;
+                }
                 return Ok(outcome);
             }
             if *tool_turns == 0 {
@@ -178,6 +175,26 @@ impl TurnLoop<'_> {
             tracing::debug!(tool = call.name, error, "why a tool failed");
         }
         (result, TurnEvent::Outcome { id, ok, took })
+    }
+
+    /// Ends a turn whose budget of this unit is spent.
+    ///
+    /// # Errors
+    /// It has said nothing yet.
+    async fn end_by_budget(
+        &self,
+        request: &mut ModelRequest,
+        mut outcome: TurnOutcome,
+        unit: &str,
+    ) -> Result<TurnOutcome, ModelError> {
+        tracing::info!("today's {unit} budget is spent: no further request of this turn goes to a model");
+        if outcome.text.is_empty() {
+            return Err(ModelError::over_budget(unit));
+        }
+        outcome.truncated = true;
+        let note = format!("[stopped: today's {unit} budget is spent]");
+        self.stop(request, &mut outcome, note).await;
+        Ok(outcome)
     }
 
     /// Ends the text of a turn with a note for the user.

@@ -79,6 +79,8 @@ pub struct TelemetryConfig {
     /// File with certificate authorities, in PEM, that are trusted besides the system's.
     /// Named by the variable that it comes from.
     pub certificate: Option<(&'static str, PathBuf)>,
+    /// File with the token that each request shows; it is read each time, because it is renewed.
+    pub token_file: Option<PathBuf>,
     /// Time for one request.
     pub timeout: Duration,
     /// Set for bodies in gzip.
@@ -104,6 +106,7 @@ impl Default for TelemetryConfig {
             protocol: ExportProtocol::Protobuf,
             headers: HeaderMap::new(),
             certificate: None,
+            token_file: None,
             timeout: Duration::from_secs(10),
             has_compression: true,
             sampler: Sampler::default(),
@@ -136,6 +139,7 @@ impl TelemetryConfig {
             protocol: variables.protocol()?,
             headers: variables.headers()?,
             certificate: variables.either(CERTIFICATE).map(|(name, path)| (name, path.into())),
+            token_file: variables.get(TOKEN_FILE).map(PathBuf::from),
             timeout: variables.timeout()?.unwrap_or(default.timeout),
             has_compression: variables.has_compression()?,
             sampler: variables.sampler()?,
@@ -169,6 +173,8 @@ const HEADERS: VariablePair = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORT
 const CERTIFICATE: VariablePair = ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"];
 const TIMEOUT: VariablePair = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 const COMPRESSION: VariablePair = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
+/// Name of the file with the token, which is none of the standard's.
+const TOKEN_FILE: &str = "RECIF_OTLP_TOKEN_FILE";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const SAMPLER: &str = "OTEL_TRACES_SAMPLER";

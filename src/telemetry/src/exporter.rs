@@ -1,11 +1,12 @@
 //! Task that sends spans to a collector.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use backoff::{BackoffBuilder, ExponentialBuilder};
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -46,6 +47,7 @@ pub(crate) struct SpanExporter {
     endpoint: Url,
     protocol: ExportProtocol,
     headers: HeaderMap,
+    token_file: Option<PathBuf>,
     timeout: Duration,
     has_compression: bool,
     max_batch: usize,
@@ -100,6 +102,7 @@ impl SpanExporter {
             endpoint: endpoint.clone(),
             protocol: config.protocol,
             headers,
+            token_file: config.token_file.clone(),
             timeout: config.timeout,
             has_compression: config.has_compression,
             max_batch: config.max_batch,
@@ -178,7 +181,11 @@ impl SpanExporter {
 
     /// Sends a body once. Returns how many of its spans were refused.
     async fn send(&self, body: Bytes) -> Result<u64, SendFailure> {
-        let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone());
+        let mut headers = self.headers.clone();
+        if let Some(file) = &self.token_file {
+            headers.insert(AUTHORIZATION, authorization(file)?);
+        }
+        let request = self.client.post(self.endpoint.clone()).headers(headers);
         let response = request.timeout(self.timeout).body(body).send().await.map_err(|error| SendFailure {
             text: if error.is_timeout() { "no answer in time".into() } else { "it cannot be reached".into() },
             is_transient: true,
@@ -195,6 +202,16 @@ impl SpanExporter {
             retry_after: asked.and_then(|text| parse_retry_after(text, Timestamp::now())),
         })
     }
+}
+
+/// Reads the token of a file, as the value of `Authorization`.
+fn authorization(file: &Path) -> Result<HeaderValue, SendFailure> {
+    let failure = |text: String| SendFailure { text, is_transient: true, retry_after: None };
+    let token = fs::read_to_string(file).map_err(|error| failure(format!("read {}: {error}", file.display())))?;
+    let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
+    let mut value = value.map_err(|_| failure(format!("{} holds no token", file.display())))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Adds an entry of the queue to the batch; returns it if it asks for a flush.

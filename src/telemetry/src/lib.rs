@@ -11,6 +11,7 @@ mod config;
 mod context;
 mod exporter;
 pub mod otlp;
+mod platform;
 mod pods;
 mod recorder;
 mod sampler;

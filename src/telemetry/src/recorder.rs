@@ -77,6 +77,11 @@ impl Tracing {
         self.is_on().then(|| parent.child())
     }
 
+    /// Reports whether spans of a trace are recorded whose id this process chose without a sender.
+    pub fn samples(&self, trace_id: &[u8; 16]) -> bool {
+        self.0.as_ref().is_some_and(|recorder| recorder.sampler.samples(None, trace_id))
+    }
+
     /// Records a span of a sampled trace. Never waits: without room the span is dropped and counted.
     pub fn record(&self, span: FinishedSpan) {
         let Some(recorder) = self.0.as_ref().filter(|_| span.context.is_sampled) else { return };

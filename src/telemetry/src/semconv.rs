@@ -105,10 +105,18 @@ pub const A2A_TASK_ID: &str = "a2a.task.id";
 /// State of the task, such as `TASK_STATE_COMPLETED`.
 pub const A2A_TASK_STATE: &str = "a2a.task.state";
 
-/// Kind of the object: `Agent`, `Flow`, `FlowSet`, `MCPServer`; of a process of the control plane, its own name.
+/// Kind of the object: `Agent`, `Flow`, `FlowSet`, `MCPServer` and others; of a process of the platform, its own name.
 pub const RECIF_KIND: &str = "recif.kind";
 /// Name of the object that a request is for.
 pub const RECIF_NAME: &str = "recif.name";
+/// Action or rule of the operator that decided a step.
+pub const RECIF_ACTION: &str = "recif.action";
+/// Phase before a step; empty for the admission of an object.
+pub const RECIF_FROM: &str = "recif.from";
+/// Phase after it.
+pub const RECIF_TO: &str = "recif.to";
+/// Generation of the object's spec.
+pub const RECIF_GENERATION: &str = "recif.generation";
 /// Pod that answered.
 pub const RECIF_POD: &str = "recif.pod";
 /// Milliseconds in the gateway's queue.

@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 /// Counters of the spans that were recorded. Clones share them.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct SpanCounters(Family<SpanLabels, Counter>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

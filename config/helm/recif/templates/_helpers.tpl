@@ -114,6 +114,40 @@ livenessProbe:
 {{- end }}
 {{- end }}
 
+{{/* Variables that name the collector to gateway or operator: by the token the control plane knows them. */}}
+{{- define "recif.collector" -}}
+{{- with .Values.telemetry.endpoint -}}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ ternary "http://recif-control-plane:4318" . (eq . "builtin") | quote }}
+{{- if eq . "builtin" }}
+- name: RECIF_OTLP_TOKEN_FILE
+  value: /var/run/secrets/recif/token
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Mount of that token; nothing without the control plane as collector. */}}
+{{- define "recif.tokenMount" -}}
+{{- if eq .Values.telemetry.endpoint "builtin" -}}
+- name: telemetry-token
+  mountPath: /var/run/secrets/recif
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{/* Volume of that token, which nothing but the receiver of spans takes. */}}
+{{- define "recif.tokenVolume" -}}
+{{- if eq .Values.telemetry.endpoint "builtin" -}}
+- name: telemetry-token
+  projected:
+    sources:
+      - serviceAccountToken:
+          audience: recif-telemetry
+          expirationSeconds: 3600
+          path: token
+{{- end }}
+{{- end }}
+
 {{/* Peers of a NetworkPolicy that read metrics, as the rule for a port; nothing if there are none. */}}
 {{- define "recif.metricsRule" -}}
 {{- $root := index . 0 -}}

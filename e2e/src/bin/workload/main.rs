@@ -13,6 +13,7 @@
 //! | `/stats` | counters as JSON: requests in flight, highest number in flight, begun, completed, left |
 //! | `/mcp?manner=…` | as an MCP server, well-behaved or not; `/tools?names=a,b&words=w` and `/token?is=t` configure it |
 //! | `/v1/traces` | 200, as a collector of traces; `/spans` returns the bodies, which have to be JSON |
+//! | `/billing/chat/completions` | as a provider of models, which does what the message says; `/bills` returns what it billed |
 //! | `/exit` | none: the process ends |
 //!
 //! With the arguments `mcp a b` it is an MCP server over its standard input and output with the tools `a` and `b`.
@@ -20,6 +21,7 @@
 //! Environment: `CORAIL_PORT` (8000), `WORKLOAD_LISTEN_AFTER_MS` (0), and `WORKLOAD_ON_TERM`: `exit` ends at once on
 //! SIGTERM; otherwise the requests in flight are finished first.
 
+mod billing;
 mod mcp;
 mod paths;
 mod state;

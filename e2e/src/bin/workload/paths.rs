@@ -49,6 +49,7 @@ pub(crate) async fn handle(mut io: Io, request: &ReceivedRequest, state: &TestWo
             respond(io_, "200 OK", JSON, "{}", close).await?;
         }
         "/spans" => respond(io_, "200 OK", JSON, &state.spans(), close).await?,
+        "/bills" => respond(io_, "200 OK", JSON, &state.billing.bills(), close).await?,
         "/exit" => std::process::exit(1),
         // The sidecar asks by itself, at times that no test chooses.
         "/readyz" | "/_recif/usage" => return Ok(work(io, request, state).await?.filter(|_| !close)),
@@ -110,6 +111,9 @@ async fn work(mut io: Io, request: &ReceivedRequest, state: &TestWorkloadState) 
             unless_gone(io_, state.await_gate(request.query("gate"))).await?;
             event(io_, "second").await?;
             end_events(io_).await?;
+        }
+        "/billing/chat/completions" => {
+            return Ok(state.billing.answer(io_, request, close).await?.then_some(io));
         }
         "/mcp" => return Ok(state.mcp.handle(io_, request, close).await?.then_some(io)),
         "/hold" => hold(io_, duration(request)).await?,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::mcp::TestMcpServer;
+use crate::{billing::BillingProvider, mcp::TestMcpServer};
 
 /// Whole state of the workload.
 ///
@@ -25,6 +25,8 @@ pub(crate) struct TestWorkloadState {
     spans: Mutex<Vec<Value>>,
     /// State of the workload's MCP server.
     pub(crate) mcp: TestMcpServer,
+    /// State of the workload's provider of models.
+    pub(crate) billing: BillingProvider,
 }
 
 /// Counters that `/stats` returns.

@@ -42,6 +42,9 @@ pub struct TimelineEntry {
     /// Id that joins history and log.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
+    /// Id of the trace of the change that the step belongs to, for `recif trace --run`; empty for a step that was not written.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub run: String,
     /// Set if the step is in the object's history.
     pub written: bool,
     /// Number of consecutive steps that this entry stands for.
@@ -111,6 +114,7 @@ impl From<&HistoryEntry> for TimelineEntry {
             took_ms: entry.took_ms,
             after_ms: None,
             trace_id: entry.trace_id.clone(),
+            run: String::new(),
             written: true,
             times: 1,
         }

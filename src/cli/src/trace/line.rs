@@ -31,6 +31,7 @@ pub fn parse_line(line: &str, uid: &str) -> Option<TimelineEntry> {
         took_ms: number(fields, "took_ms"),
         after_ms: None,
         trace_id: text(fields, "trace_id"),
+        run: text(fields, "run"),
         written: false,
         times: 1,
     })

@@ -22,6 +22,7 @@ use crds::ApiKind;
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, LogParams};
+use machine::StepSpan;
 use meta::HistoryEntry;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -131,7 +132,15 @@ impl SeenSteps {
     fn merge(&mut self, object: &DynamicObject, lines: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
         self.history.extend(status_of(object).history.into_iter().map(|entry| (entry.seq, entry)));
         self.lines.extend(lines.into_iter().map(|line| ((line.at, line.action.clone()), line)));
-        merge(self.history.values(), &self.lines.values().cloned().collect::<Vec<_>>())
+        let mut entries = merge(self.history.values(), &self.lines.values().cloned().collect::<Vec<_>>());
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        for entry in entries.iter_mut().filter(|entry| entry.written) {
+            let span = self.history.get(&entry.seq).and_then(|written| StepSpan::of(uid, written));
+            if let Some(span) = span {
+                entry.run = span.trace_text();
+            }
+        }
+        entries
     }
 }
 

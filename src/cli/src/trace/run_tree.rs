@@ -202,10 +202,10 @@ impl SpanFacts {
         self.attributes.get(name)?.as_u64()
     }
 
-    /// Reports whether it is a request to a model that tells its tokens.
+    /// Reports whether it is a request to a model that tells its tokens. A span of the gateway has the sums of its request.
     fn has_tokens(&self) -> bool {
         let is_sum = self.text("gen_ai.operation.name").is_some_and(|operation| SUMS.contains(&operation));
-        !is_sum && self.number("gen_ai.usage.input_tokens").is_some()
+        !is_sum && self.number("recif.queue_ms").is_none() && self.number("gen_ai.usage.input_tokens").is_some()
     }
 
     /// Returns what stands behind the name.
@@ -218,6 +218,14 @@ impl SpanFacts {
             let (input, output) = (tokens("gen_ai.usage.input_tokens"), tokens("gen_ai.usage.output_tokens"));
             details.push(format!("{input} tokens in, {output} out"));
         }
+        let above_zero = |name: &str| self.number(name).filter(|number| *number > 0);
+        details
+            .extend(above_zero("recif.queue_ms").map(|millis| format!("queued {}", time(millis.saturating_mul(1000)))));
+        let again = above_zero("recif.retries").and_then(|retries| usize::try_from(retries).ok());
+        details.extend(again.map(|retries| number(retries, "retry", "retries")));
+        details.extend(
+            above_zero("http.response.status_code").filter(|code| *code >= 400).map(|code| format!("HTTP {code}")),
+        );
         details.extend(self.error.as_deref().map(|error| format!("error: {}", one_line(error))));
         details
     }
@@ -299,6 +307,44 @@ Run 0af7
   +3000 ms     0.9 ms        └─ (of a workload that you may not see)
 ";
         assert_eq!(text(spans), expected);
+    }
+
+    #[test]
+    fn the_gateway_stands_above_the_agent_with_queue_retries_and_refusal() {
+        let tokens = |attributes: &mut Value| {
+            attributes["gen_ai.usage.input_tokens"] = json!(42);
+            attributes["gen_ai.usage.output_tokens"] = json!(7);
+        };
+        let mut seen = json!({ "recif.queue_ms": 120, "recif.retries": 1, "http.response.status_code": 200 });
+        tokens(&mut seen);
+        let mut gateway = span("1", None, 0, "POST /v1/agents/{namespace}/{name}", seen);
+        gateway["span"]["events"] = json!([
+            { "name": "queued", "afterUs": 1000, "attributes": {} }, { "name": "retry", "afterUs": 121_000, "attributes": {} },
+        ]);
+        let mut chat = json!({ "gen_ai.operation.name": "chat" });
+        tokens(&mut chat);
+        let invoked = json!({ "gen_ai.operation.name": "invoke_agent" });
+        let spans = json!([
+            gateway,
+            span("2", Some("1"), 130, "invoke_agent shop", invoked),
+            span("3", Some("2"), 131, "chat gpt", chat)
+        ]);
+        let expected = "\
+Run 0af7
+2026-11-27 01:02:03 UTC, 12.3 s, 1 request to a model, 42 tokens in, 7 out
+
+   +0.0 ms     400 ms  POST /v1/agents/{namespace}/{name}  Agent ns/shop  queued 120 ms  1 retry
+   +1.0 ms             · queued
+   +121 ms             · retry
+   +130 ms     400 ms  └─ invoke_agent shop
+   +131 ms     400 ms     └─ chat gpt  42 tokens in, 7 out
+";
+        assert_eq!(text(spans), expected);
+        let facts = json!({ "recif.queue_ms": 30_000, "recif.retries": 0, "http.response.status_code": 503 });
+        let mut refused = span("1", None, 0, "POST /v1/agents/{namespace}/{name}", facts);
+        refused["span"]["error"] = json!("queue-timeout");
+        let refused = text(json!([refused]));
+        assert!(refused.contains("  queued 30.0 s  HTTP 503  error: queue-timeout\n"), "{refused}");
     }
 
     #[test]

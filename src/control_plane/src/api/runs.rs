@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crds::{ApiKind, KINDS, Role};
+use crds::{ApiKind, KINDS};
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -32,21 +32,19 @@ const MAX_SPANS: usize = 5000;
 pub(super) const RUNS: &[Param] = &[
     Param {
         name: "kind",
-        about: "Only those in which a workload of this kind took part.",
-        values: ParamValues::OneOf(|| {
-            KINDS.iter().filter(|kind| kind.role == Role::Workload).map(|kind| kind.name).collect()
-        }),
+        about: "Only those in which an object of this kind took part.",
+        values: ParamValues::OneOf(|| KINDS.iter().map(|kind| kind.name).collect()),
         repeatable: false,
     },
     Param {
         name: "namespace",
-        about: "Only those in which a workload of this namespace took part.",
+        about: "Only those in which an object of this namespace took part.",
         values: ParamValues::Text,
         repeatable: false,
     },
     Param {
         name: "name",
-        about: "Only those in which a workload of this name took part.",
+        about: "Only those in which an object of this name took part.",
         values: ParamValues::Text,
         repeatable: false,
     },
@@ -116,9 +114,9 @@ struct RunSpan {
     after_us: u64,
     /// How long it took, in microseconds.
     duration_us: u64,
-    /// True if it belongs to a workload that you may not see: of such a span only id, parent and times are given.
+    /// True if it belongs to an object that you may not see: of such a span only id, parent and times are given.
     hidden: bool,
-    /// Workload that it is of.
+    /// Object that it is of: a workload, or one that the operator brought on.
     #[serde(skip_serializing_if = "Option::is_none")]
     workload: Option<SpanWorkload>,
     /// What it tells.

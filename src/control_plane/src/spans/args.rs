@@ -7,9 +7,13 @@ use crate::mirror::days;
 /// Options of what receives and keeps spans.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SpansArgs {
-    /// Address that receives spans of workloads, by OTLP over HTTP, such as 0.0.0.0:4318; without it no spans are kept
+    /// Address that receives spans of workloads and gateway, by OTLP over HTTP, such as 0.0.0.0:4318; without it no spans are kept
     #[arg(long, env = "RECIF_OTLP_LISTEN", value_name = "ADDRESS")]
     pub(crate) otlp_listen: Option<SocketAddr>,
+    /// ServiceAccounts of gateway and operator, as namespace/name, separated by commas: each of their spans says itself which object it is
+    /// about
+    #[arg(long, env = "RECIF_OTLP_ACCOUNTS", value_delimiter = ',', value_parser = account, value_name = "NAMES")]
+    pub(crate) otlp_accounts: Vec<String>,
     /// How long spans are kept
     #[arg(long, env = "RECIF_SPANS", default_value = "3d", value_parser = days, value_name = "DURATION")]
     spans: Duration,
@@ -32,6 +36,14 @@ impl SpansArgs {
     pub(crate) fn retention(&self) -> SpanRetention {
         SpanRetention { time: self.spans, bytes: self.spans_size }
     }
+}
+
+/// Parses `namespace/name` of a ServiceAccount, and returns the name by which the API server knows it.
+fn account(text: &str) -> Result<String, String> {
+    let is_whole = |part: &&str| !part.is_empty() && !part.contains('/');
+    let parts = text.trim().split_once('/').filter(|(namespace, name)| is_whole(namespace) && is_whole(name));
+    let account = parts.map(|(namespace, name)| format!("system:serviceaccount:{namespace}:{name}"));
+    account.ok_or_else(|| "give namespace/name of a ServiceAccount, such as recif-system/recif-gateway".into())
 }
 
 /// Parses a size in bytes with one of Kubernetes' binary suffixes.
@@ -66,6 +78,17 @@ mod tests {
         let args = Cli::parse_from(["recif", "--otlp-listen=0.0.0.0:4318", "--spans=12h", "--spans-size=1 GiB"]).spans;
         assert_eq!(args.retention(), SpanRetention { time: Duration::from_secs(day / 2), bytes: 1 << 30 });
         assert_eq!(args.otlp_listen, Some(([0, 0, 0, 0], 4318).into()));
+    }
+
+    #[test]
+    fn accounts_are_read_by_namespace_and_name() {
+        let accounts = "--otlp-accounts=recif-system/recif-gateway,a/b";
+        let args = Cli::parse_from(["recif", accounts]).spans;
+        let expected = ["system:serviceaccount:recif-system:recif-gateway", "system:serviceaccount:a:b"];
+        assert_eq!(args.otlp_accounts, expected);
+        for text in ["", "recif-gateway", "/a", "a/", "a/b/c"] {
+            assert!(account(text).unwrap_err().contains("recif-system/recif-gateway"), "{text}");
+        }
     }
 
     #[test]

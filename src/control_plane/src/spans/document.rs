@@ -226,6 +226,8 @@ mod tests {
             ("input.value", false),
             ("http.request.header.authorization", false),
             ("url.full", false),
+            ("url.path", false),
+            ("user.id", false),
             ("mcp.session.id", false),
         ] {
             assert_eq!(is_kept(name), expected, "{name}");

@@ -1,8 +1,8 @@
-//! Spans of traces: received from the Pods of workloads by [OTLP](https://opentelemetry.io/docs/specs/otlp/) over HTTP, and kept for a
-//! while, so that `recif trace --run` needs no collector.
+//! Spans of traces: received from the Pods of workloads, gateway and operator by [OTLP](https://opentelemetry.io/docs/specs/otlp/) over
+//! HTTP, and kept for a while, so that `recif trace --run` needs no collector.
 //!
-//! A span counts for the workload whose Pod sent it, whatever it says of itself. Only what can hold nothing that was said is kept
-//! of it: see [`document`].
+//! A span counts for the workload whose Pod sent it, whatever it says of itself; one of gateway or operator for the object that it
+//! names. Only what can hold nothing that was said is kept of it: see [`document`].
 
 mod args;
 mod document;

@@ -26,7 +26,7 @@ use super::{
     keeper::SpanQueue,
     message_count,
     metrics::SpanMetrics,
-    sender::{SpanSender, SpanSenders, named_workload},
+    sender::{SpanSender, SpanSenders, is_platform, named_object, named_workload},
 };
 use crate::{
     api::problem::Problem,
@@ -160,12 +160,20 @@ fn decode(protocol: ExportProtocol, is_compressed: bool, body: &[u8]) -> Result<
 fn rows(app: &AppState, sender: &SpanSender, request: ExportTraceServiceRequest, received: i64) -> (Vec<SpanRow>, u64) {
     let (mut rows, mut refused) = (Vec::new(), 0);
     for ResourceSpans { resource, scope_spans, .. } in request.resource_spans {
+        let process = resource.map(|resource| resource.attributes).unwrap_or_default();
+        let is_platform = match sender {
+            SpanSender::Workload(_) => false,
+            SpanSender::Platform => true,
+            SpanSender::SelfNamed => is_platform(&process),
+        };
         let workload = match sender {
             SpanSender::Workload(workload) => Some(workload.clone()),
-            SpanSender::SelfNamed => resource.and_then(|resource| named_workload(app, &resource.attributes)),
+            SpanSender::SelfNamed if !is_platform => named_workload(app, &process),
+            SpanSender::SelfNamed | SpanSender::Platform => None,
         };
         for span in scope_spans.iter().flat_map(|scope| &scope.spans) {
-            match workload.as_ref().and_then(|workload| document::row(span, workload, received)) {
+            let named = if is_platform { named_object(&span.attributes) } else { None };
+            match named.as_ref().or(workload.as_ref()).and_then(|object| document::row(span, object, received)) {
                 Some(row) => rows.push(row),
                 None => refused += 1,
             }

@@ -1,4 +1,5 @@
-//! Sender of spans: the Pod whose token is shown, or else the one Pod that has the peer's address.
+//! Sender of spans: the Pod whose token is shown, or else the one Pod that has the peer's address. Gateway and operator are known by
+//! their accounts: their spans are about the objects of others, which each of them names.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -12,7 +13,7 @@ use meta::Key;
 use store::ObjectKey;
 use telemetry::{
     otlp::{KeyValue, text_attribute},
-    semconv::{K8S_NAMESPACE_NAME, RECIF_KIND, SERVICE_NAME},
+    semconv::{K8S_NAMESPACE_NAME, RECIF_KIND, RECIF_NAME, SERVICE_NAME},
 };
 
 use crate::{api::problem::Problem, app::AppState, related::PodRecord};
@@ -29,6 +30,8 @@ pub(crate) struct SpanSenders(Option<ReviewedTokens>);
 struct ReviewedTokens {
     access: Access<()>,
     penalties: Penalties,
+    /// Names of the accounts of gateway and operator.
+    accounts: Vec<String>,
 }
 
 /// Sender of a request.
@@ -36,16 +39,19 @@ struct ReviewedTokens {
 pub(super) enum SpanSender {
     /// Pod of this workload.
     Workload(ObjectKey),
+    /// Gateway or operator, each of whose spans names an object.
+    Platform,
     /// Process that names its workload.
     SelfNamed,
 }
 
 impl SpanSenders {
-    /// Creates the identification; `None`: callers are not authenticated.
-    pub(crate) fn new(reviews: Option<Arc<dyn Reviews>>) -> Self {
+    /// Creates the identification, with the accounts of gateway and operator; `None`: callers are not authenticated.
+    pub(crate) fn new(reviews: Option<Arc<dyn Reviews>>, accounts: Vec<String>) -> Self {
         let reviewed = |reviews| ReviewedTokens {
             access: Access::new(reviews, vec![TOKEN_AUDIENCE.to_owned()], |_| ()),
             penalties: Penalties::default(),
+            accounts,
         };
         Self(reviews.map(reviewed))
     }
@@ -61,7 +67,7 @@ impl SpanSenders {
     /// Returns the sender of a request with these header fields, from this address.
     ///
     /// # Errors
-    /// The token is not valid, or no workload's Pod is known to be the sender.
+    /// The token is not valid, or neither a workload's Pod nor the gateway or operator is known to be the sender.
     pub(super) async fn identify(
         &self,
         app: &AppState,
@@ -75,6 +81,9 @@ impl SpanSenders {
             (Some(value), None) => {
                 let token = bearer(value.as_bytes()).ok_or_else(invalid_token)?;
                 let identity = reviewed.identify(token, peer).await?;
+                if reviewed.accounts.contains(&identity.name) {
+                    return Ok(SpanSender::Platform);
+                }
                 let uid = identity.extra.get(POD_UID).and_then(|uids| uids.first());
                 uid.and_then(|uid| app.related.pod_with_uid(uid)).ok_or_else(stranger)?
             }
@@ -119,10 +128,25 @@ fn pod_at(app: &AppState, peer: Option<IpAddr>) -> Result<Arc<PodRecord>, Proble
 
 /// Returns the workload that a process with these attributes says it is; `None` if it does not exist.
 pub(super) fn named_workload(app: &AppState, attributes: &[KeyValue]) -> Option<ObjectKey> {
-    let text = |name| text_attribute(attributes, name);
-    let kind = ApiKind::find(text(RECIF_KIND)?).filter(|kind| kind.role == Role::Workload)?;
-    let key = Key::new(text(K8S_NAMESPACE_NAME)?, text(SERVICE_NAME)?);
+    let (kind, key) = named(attributes, SERVICE_NAME).filter(|(kind, _)| kind.role == Role::Workload)?;
     app.fleet.get(kind, &key).map(|_| object_key(kind, &key))
+}
+
+/// Returns the object that a span of the gateway or operator with these attributes is about. It may be gone, or not known here yet.
+pub(super) fn named_object(attributes: &[KeyValue]) -> Option<ObjectKey> {
+    named(attributes, RECIF_NAME).map(|(kind, key)| object_key(kind, &key))
+}
+
+/// Reports whether a process with these attributes says that it is the gateway or the operator.
+pub(super) fn is_platform(attributes: &[KeyValue]) -> bool {
+    matches!(text_attribute(attributes, RECIF_KIND), Some("gateway" | "operator"))
+}
+
+/// Returns kind and key of the object whose name is in this attribute.
+fn named(attributes: &[KeyValue], name: &str) -> Option<(&'static ApiKind, Key)> {
+    let kind = ApiKind::find(text_attribute(attributes, RECIF_KIND)?)?;
+    let namespace = text_attribute(attributes, K8S_NAMESPACE_NAME)?;
+    Some((kind, Key::new(namespace, text_attribute(attributes, name)?)))
 }
 
 fn object_key(kind: &ApiKind, key: &Key) -> ObjectKey {
@@ -135,6 +159,7 @@ fn invalid_token() -> Problem {
 }
 
 fn stranger() -> Problem {
-    let detail = "spans are taken from Pods of workloads alone, and no single one of them is known to be the sender";
+    let detail =
+        "spans are taken from Pods of workloads, gateway and operator: none of these is known to be the sender";
     Problem::new(StatusCode::FORBIDDEN, detail)
 }

@@ -23,7 +23,7 @@ use meta::Key;
 use store::{ObjectKey, StoreError, UsageRow, Writer};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::prices::Prices;
+use super::{callers::StoredCallers, prices::Prices};
 use crate::{app::SharedAppState, related::PodRecord};
 
 /// Interval at which a Pod that ends is asked.
@@ -50,6 +50,7 @@ pub(crate) struct UsageCollector {
     app: SharedAppState,
     /// Retention time of cells.
     kept: Duration,
+    callers: StoredCallers,
     /// Known Pods, by their uids.
     pods: HashMap<Box<str>, KnownPod>,
     /// Cells that are not stored yet.
@@ -87,11 +88,12 @@ enum PodAnswer {
 }
 
 impl UsageCollector {
-    /// Creates a collector that keeps cells in the database for so long.
-    pub(crate) fn new(app: SharedAppState, kept: Duration) -> Self {
+    /// Creates a collector that keeps cells in the database for so long, with callers in this form.
+    pub(crate) fn new(app: SharedAppState, kept: Duration, callers: StoredCallers) -> Self {
         Self {
             app,
             kept,
+            callers,
             pods: HashMap::new(),
             pending: UsageCounter::default(),
             writer: None,
@@ -158,9 +160,10 @@ impl UsageCollector {
         let now = Timestamp::now().as_second();
         let workload = ObjectKey { kind: kind.name, namespace: namespace.clone(), name: name.clone() };
         let run: String = report.instance.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
-        let owner = CellOwner { workload, instance: format!("{}/{run}", pod.uid) };
+        let process = format!("{}/{run}", pod.uid);
         for cell in report.cells.iter().filter(|cell| cell.is_plausible(now)) {
-            self.pending.merge(owner.clone(), cell.key.clone(), &cell.totals);
+            let (instance, key) = self.callers.stored(&process, &cell.key);
+            self.pending.merge(CellOwner { workload: workload.clone(), instance }, key, &cell.totals);
         }
         let known = self.pods.entry(pod.uid.clone()).or_default();
         (known.instance, known.revision, known.quiet_until) = (run, report.revision, None);

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::ServiceExt as _;
 
-use super::UsageCollector;
+use super::{StoredCallers, UsageCollector};
 use crate::{api, app::SharedAppState, fleet::testing::TestFleet, related, testing::app_with_history};
 
 /// Sidecar that answers with this report, and remembers the queries.
@@ -106,12 +106,12 @@ async fn reports_are_stored_once_with_their_cost_however_often_they_come() {
     one.say(&report("7", 1, &[cell(0, 2)]));
     two.say(&report("7", 5, &[cell(0, 1)]));
     let kept = Duration::from_secs(3600 * 24 * 400);
-    let mut collector = UsageCollector::new(app.clone(), kept);
+    let mut collector = UsageCollector::new(app.clone(), kept, StoredCallers::Names);
     round(&mut collector).await;
     round(&mut collector).await;
     assert_eq!(*one.queries.lock().unwrap(), ["instance=&after=0", "instance=7&after=1"]);
     // A control plane that starts asks for everything again, and a second one does so at the same time.
-    round(&mut UsageCollector::new(app.clone(), kept)).await;
+    round(&mut UsageCollector::new(app.clone(), kept, StoredCallers::Names)).await;
     let items = usage(&app, "group=agents").await;
     assert_eq!(items.len(), 1, "{items:?}");
     assert_eq!((&items[0]["namespace"], &items[0]["name"]), (&json!("ns"), &json!("a")));
@@ -129,6 +129,23 @@ async fn reports_are_stored_once_with_their_cost_however_often_they_come() {
 }
 
 #[tokio::test]
+async fn without_names_the_tokens_of_all_callers_are_summed() {
+    let stage = TestFleet::new();
+    let (app, _database) = app_with_history(&stage.fleet).await;
+    let sidecar = Sidecar::default();
+    sidecar.serve(&app, "pod-1", "a").await;
+    let mut of_ben = cell(0, 3);
+    of_ben["key"]["caller"] = json!("ben");
+    sidecar.say(&report("1", 2, &[cell(0, 1), of_ben]));
+    let mut collector = UsageCollector::new(app.clone(), Duration::from_secs(3600), StoredCallers::Off);
+    round(&mut collector).await;
+    sidecar.say(&report("1", 3, &[cell(0, 2)]));
+    round(&mut collector).await;
+    let items = usage(&app, "group=callers").await;
+    assert_eq!((items.len(), &items[0]["name"], &items[0]["calls"]), (1, &json!(""), &json!(5)), "{items:?}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_is_not_stored_and_harms_no_other_report() {
     let stage = TestFleet::new();
     let (app, _database) = app_with_history(&stage.fleet).await;
@@ -141,7 +158,7 @@ async fn what_cannot_be_is_not_stored_and_harms_no_other_report() {
     huge["totals"]["output"] = json!(u64::MAX);
     wrong.say(&report("1", 1, &[cell(40, 1), cell(-3, 1), huge]));
     garbage.say(&json!("nothing"));
-    let mut collector = UsageCollector::new(app.clone(), Duration::from_secs(3600));
+    let mut collector = UsageCollector::new(app.clone(), Duration::from_secs(3600), StoredCallers::Names);
     round(&mut collector).await;
     let items = usage(&app, "since=90d").await;
     assert_eq!((items.len(), &items[0]["name"], &items[0]["unpriced"]), (1, &json!("a"), &json!(1000)));

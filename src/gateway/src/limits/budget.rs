@@ -165,7 +165,7 @@ impl RateLimiter {
         if totals.day != now.day() {
             return TakenTotals::default();
         }
-        // Callers without a name are one to the Pod, and are told apart by their addresses here.
+        // The Pod counts callers without a name as one; the gateway counts each by its address.
         let own = budgets.per_caller.and(totals.own).and_then(|own| match caller() {
             user @ ClientId::User(_) => Some((LimitKey::Caller(user), own)),
             ClientId::Address(_) => None,

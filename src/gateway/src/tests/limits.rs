@@ -249,6 +249,30 @@ async fn the_totals_of_a_pod_are_those_of_the_day_and_no_client_gets_them() {
 }
 
 #[tokio::test]
+async fn the_operator_hears_which_workload_with_a_budget_reports_no_usage() {
+    let gateway = TestGateway::start(&[], &[answering_pod().await]).await;
+    let reporting = async || {
+        let request = axum::http::Request::get("/_recif/demand").body(axum::body::Body::empty()).unwrap();
+        let answer = Admin::new(gateway.shared.clone()).router().oneshot(request).await.unwrap();
+        let body = axum::body::to_bytes(answer.into_body(), 100_000).await.unwrap();
+        let demand: Value = serde_json::from_slice(&body).unwrap();
+        demand["workloads"][0]["tokens"]["reporting"].clone()
+    };
+    let post: &[u8] = b"POST /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let ask = async |request: &[u8]| assert!(gateway.answer(request).await.starts_with("HTTP/1.1 200 "));
+    ask(post).await;
+    gateway.object(Some(budgeted(None, Some(1000))));
+    assert_eq!(reporting().await, json!({ "any": false, "without": 0 }), "it had no budget");
+    ask(post).await;
+    ask(post).await;
+    ask(request("/v1/agents/ns/a/x", "192.0.2.1").as_slice()).await;
+    assert_eq!(reporting().await, json!({ "any": false, "without": 2 }), "a page of it asks no model");
+    gateway.pods(&[(pod_that_sends(with_header("x-recif-usage", "in=0, out=0")).await, EndpointState::Ready)]);
+    ask(post).await;
+    assert_eq!(reporting().await, json!({ "any": true, "without": 2 }));
+}
+
+#[tokio::test]
 async fn without_a_budget_totals_are_not_taken_and_no_client_gets_them_either() {
     let totals =
         format!("close\r\nX-Recif-Spent: day={TODAY}, run=\"5\", all=9\r\nX-Recif-Cost: day={TODAY}, run=\"5\", all=9");

@@ -218,12 +218,15 @@ async fn a_refusal_of_an_admitted_caller_is_recorded_and_one_for_want_of_a_right
     let collector = SpanCollector::default();
     let gateway = collector.gateway("always_on", gate().1, &[], &[]).await;
     gateway.no_pod(false);
+    let mut runs = Vec::new();
     for (token, status) in [("good-alice", 503), ("good-bob", 403), ("bad", 401)] {
         let answer = gateway.answer(&get("/x", &format!("Authorization: Bearer {token}\r\n"))).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        runs.extend(field(&answer, "x-recif-run").map(str::to_owned));
     }
     let spans = collector.spans(&gateway).await;
     let [span] = &spans[..] else { panic!("{spans:?}") };
+    assert_eq!(runs, [hex::encode(&span.trace_id)], "the refusal names its run, and no other one has any");
     assert_eq!(text_attribute(&span.attributes, "error.type"), Some("unavailable"));
     assert_eq!(span.status.as_ref().unwrap().code(), status::StatusCode::Error);
     assert_eq!((number(span, "http.response.status_code"), span.events.len()), (Some(503), 0));

@@ -64,6 +64,11 @@ impl RequestSpan {
         }
     }
 
+    /// Returns the id of the trace as text.
+    pub(crate) fn run(&self) -> String {
+        hex::encode(self.trace_id)
+    }
+
     /// Returns the context with which a Pod gets the request: that of this span.
     pub(super) fn forwarded(&self) -> ForwardedTrace {
         match self.parent {

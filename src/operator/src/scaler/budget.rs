@@ -22,6 +22,7 @@ use super::{
     WorkloadId,
     cost::{EffectivePrices, PriceProblem},
     status::replace_condition,
+    unreported::{self, ReportingChange, ReportingState},
 };
 
 /// Tokens that a gateway reports for a workload. Of several reports the latest day counts, and of that the most.
@@ -34,15 +35,20 @@ pub struct ReportedTokens {
     /// Their cost, in 10⁻⁹ of the currency.
     #[serde(default)]
     pub cost: u64,
+    /// Whether responses report what the models used; unknown of older gateways.
+    #[serde(default)]
+    pub reporting: Option<ReportingState>,
 }
 
 impl ReportedTokens {
     fn merge(&mut self, other: Self) {
+        let reporting = [self.reporting, other.reporting].into_iter().flatten().reduce(ReportingState::merge);
         match self.day.cmp(&other.day) {
             Ordering::Less => *self = other,
             Ordering::Equal => (self.spent, self.cost) = (self.spent.max(other.spent), self.cost.max(other.cost)),
             Ordering::Greater => {}
         }
+        self.reporting = reporting;
     }
 }
 
@@ -77,6 +83,8 @@ pub(super) struct BudgetNote {
     pub(super) change: Option<BudgetChange>,
     /// Other prices than those that are there, or none any more.
     pub(super) prices: Option<Option<String>>,
+    /// Change of the condition `LimitsEnforced`, which is written after one of the other condition.
+    pub(super) reporting: Option<ReportingChange>,
 }
 
 /// Returns the change of the condition that a report asks for; `None`: the status says so already.
@@ -122,9 +130,10 @@ pub(super) fn change(
 
 /// Returns the JSON Patch of a note.
 pub(super) fn patch(uid: &str, generation: i64, status: &Value, note: &BudgetNote, now: Timestamp) -> Value {
-    let mut patch = match &note.change {
-        Some(change) => condition_patch(uid, generation, status, change, now),
-        None => json!([{"op": "test", "path": "/metadata/uid", "value": uid}]),
+    let mut patch = match (&note.change, note.reporting) {
+        (Some(change), _) => condition_patch(uid, generation, status, change, now),
+        (None, Some(reporting)) => unreported::patch(uid, generation, status, reporting, now),
+        (None, None) => json!([{"op": "test", "path": "/metadata/uid", "value": uid}]),
     };
     if let (Some(steps), Some(prices)) = (patch.as_array_mut(), &note.prices) {
         steps.push(match prices {
@@ -221,7 +230,12 @@ mod tests {
         let limits = [json!({"per": "caller", "tokensPerDay": 1})].into_iter().chain(budget);
         let limits: Vec<Limit> = limits.map(|limit| serde_json::from_value(limit).unwrap()).collect();
         let today = day_of(now().as_second());
-        let reported = reported.map(|(days_ago, spent, cost)| ReportedTokens { day: today - days_ago, spent, cost });
+        let reported = reported.map(|(days_ago, spent, cost)| ReportedTokens {
+            day: today - days_ago,
+            spent,
+            cost,
+            reporting: None,
+        });
         change(&status, &limits, prices, reported, now())
     }
 
@@ -324,7 +338,7 @@ mod tests {
             (BudgetChange::Within, "2026-01-02T00:00:04Z"),
             (BudgetChange::Unknown("PriceMissing", MISSING.to_owned()), "2026-01-02T00:00:04Z"),
         ] {
-            let note = BudgetNote { change: Some(change), prices: None };
+            let note = BudgetNote { change: Some(change), prices: None, reporting: None };
             let written = patch("u", 3, &status, &note, now());
             assert_eq!(written[2]["value"][0]["lastTransitionTime"], since, "{written}");
         }
@@ -336,7 +350,7 @@ mod tests {
             {"type": "Ready", "status": "True"}, {"type": "WithinLimits", "status": "True"},
         ]});
         let others = status["conditions"][0].clone();
-        let patched = |change, prices| patch("u", 3, &status, &BudgetNote { change, prices }, now());
+        let patched = |change, prices| patch("u", 3, &status, &BudgetNote { change, prices, reporting: None }, now());
         let written = |change: BudgetChange| patched(Some(change), None)[2]["value"].clone();
         let condition = json!({"type": "WithinLimits", "status": "False", "reason": "BudgetSpent", "message": SPENT,
             "observedGeneration": 3, "lastTransitionTime": "2026-01-02T00:00:04Z"});
@@ -353,7 +367,7 @@ mod tests {
     #[test]
     fn of_the_reports_of_gateways_that_of_the_latest_day_with_the_most_tokens_counts() {
         let id = WorkloadId { kind: "Agent", key: meta::Key::new("ns", "a") };
-        let tokens = |(day, spent, cost)| ReportedTokens { day, spent, cost };
+        let tokens = |(day, spent, cost)| ReportedTokens { day, spent, cost, reporting: None };
         for (reports, expected) in [
             ([(7, 50, 3), (7, 60, 2)], (7, 60, 3)),
             ([(7, 60, 2), (7, 50, 3)], (7, 60, 3)),

@@ -309,7 +309,7 @@ mod tests {
         let expected = ModelCounts::from([("openai/gpt".to_owned(), 2), ("stub/echo".to_owned(), 4)]);
         assert_eq!(gateways.models(60 * SECOND), HashMap::from([(id("a"), expected)]));
         assert_eq!(gateways.models(61 * SECOND), HashMap::new(), "none answered within a minute");
-        let tokens = ReportedTokens { day: 7, spent: 60, cost: 0 };
+        let tokens = ReportedTokens { day: 7, spent: 60, cost: 0, reporting: None };
         assert_eq!(gateways.tokens(60 * SECOND), HashMap::from([(id("a"), tokens)]));
         assert_eq!(gateways.tokens(61 * SECOND), HashMap::new());
         gateways.record_sample(address(1), sample("x", 2000, json!([])), None, SECOND);

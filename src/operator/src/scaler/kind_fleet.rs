@@ -17,7 +17,7 @@ use super::{
     changed_workloads::{ChangedWorkloads, concerns_scaling},
     cost::{self, PricedKind},
     fleet::{ScalingStatus, WorkloadId, WorkloadView},
-    status,
+    status, unreported,
 };
 
 /// Workloads of one kind.
@@ -65,7 +65,8 @@ impl<K: WorkloadKind + CustomObject + PricedKind> KindWorkloads<K> {
         let status = cr.common().filter(|status| !cr.is_deleting() && !status.is_initial())?;
         let (limits, namespace) = (&cr.traffic().limits, cr.meta().namespace.as_deref().unwrap_or_default());
         let stored = cr.status().and_then(|status| status.prices.as_deref());
-        if limits.is_empty() && stored.is_none() && status.condition(condition_type::WITHIN_LIMITS).is_none() {
+        let noted = [condition_type::WITHIN_LIMITS, condition_type::LIMITS_ENFORCED];
+        if limits.is_empty() && stored.is_none() && noted.iter().all(|type_| status.condition(type_).is_none()) {
             return None;
         }
         // What is not listed is unknown, not gone.
@@ -77,7 +78,9 @@ impl<K: WorkloadKind + CustomObject + PricedKind> KindWorkloads<K> {
         let change = budget::change(status, limits, &effective, reported, self.clock.now());
         let prices = effective.prices.map(|prices| prices.to_string());
         let prices = (prices.as_deref() != stored).then_some(prices);
-        (change.is_some() || prices.is_some()).then_some(BudgetNote { change, prices })
+        let reporting = unreported::change(status, limits, reported.and_then(|reported| reported.reporting));
+        let is_due = change.is_some() || prices.is_some() || reporting.is_some();
+        is_due.then_some(BudgetNote { change, prices, reporting })
     }
 }
 
@@ -233,7 +236,7 @@ mod tests {
         /// Returns the workloads whose status is to be written, while a gateway reports this cost of today.
         fn due(&self, cost: u64) -> Vec<(WorkloadId, ReportedTokens)> {
             let id = WorkloadId { kind: "Agent", key: Key::new("ns", "a") };
-            let tokens = ReportedTokens { day: day_of(Timestamp::now().as_second()), spent: 1, cost };
+            let tokens = ReportedTokens { day: day_of(Timestamp::now().as_second()), spent: 1, cost, reporting: None };
             let due = self.fleet.due_budgets(&HashMap::from([(id, tokens)]));
             due.into_iter().map(|id| (id, tokens)).collect()
         }

@@ -23,6 +23,7 @@ mod step;
 #[cfg(test)]
 mod testing;
 mod tracked;
+mod unreported;
 mod workload_id;
 
 pub use budget::ReportedTokens;
@@ -33,3 +34,4 @@ pub use gateways::ModelCounts;
 pub use live::{GatewayMap, LiveFleet};
 pub use metrics::{ScaleGauges, ScalerMetrics};
 pub use run::Scaler;
+pub use unreported::ReportingState;

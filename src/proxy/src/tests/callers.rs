@@ -35,13 +35,14 @@ async fn reported(proxy: &mut TestProxy, fields: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_workload_is_told_the_name_that_a_gateway_signed_and_nothing_else() {
+async fn the_workload_gets_the_name_that_a_gateway_signed_and_that_it_came_by_one() {
     let (keys, others) = (KeySet::generate().unwrap(), KeySet::generate().unwrap());
     let mut proxy = proxy(&keys, false).await;
     let spoofed = "X-Recif-User: admin\r\nx-recif-approver: admin\r\nX-Recif-Via: g\r\n";
     let signed = format!("{spoofed}{}", token(&keys, "alice", -300));
     for _ in 0..2 {
-        assert_eq!(reported(&mut proxy, &signed).await, ["X-Recif-User: alice"], "the first time and from memory");
+        let expected = ["X-Recif-Via: g", "X-Recif-User: alice"];
+        assert_eq!(reported(&mut proxy, &signed).await, expected, "the first time and from memory");
     }
     let elsewhere = format!("X-Recif-Caller: {}\r\n", keys.token("agent/ns/b", Some("alice"), unix_now() + 300));
     let twice = token(&keys, "alice", -300).repeat(2);
@@ -82,8 +83,9 @@ async fn where_identity_is_required_others_than_gateways_get_401() {
     }
     assert!(proxy.accepted.try_recv().is_err(), "nothing reached the workload");
     assert_eq!(reported(&mut proxy, &token(&keys, "alice", -300)).await, ["X-Recif-User: alice"]);
-    let nameless = format!("X-Recif-Caller: {}\r\n", keys.token("agent/ns/a", None, unix_now() + 300));
-    assert!(reported(&mut proxy, &nameless).await.is_empty(), "let in by an anonymous path");
+    let nameless =
+        format!("X-Recif-Via: g\r\nX-Recif-Caller: {}\r\n", keys.token("agent/ns/a", None, unix_now() + 300));
+    assert_eq!(reported(&mut proxy, &nameless).await, ["X-Recif-Via: g"], "let in by an anonymous path");
     for probe in ["/healthz", "/readyz", "/metrics", "/_recif/inflight"] {
         let request = format!("GET {probe} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
         assert!(proxy.answer(request.as_bytes()).await.starts_with("HTTP/1.1 200 "), "{probe}");

@@ -18,11 +18,14 @@ use super::{
     Chunk, Embedder, Model, ModelError, ModelRequest, Usage,
     call_span::CallSpan,
     ollama::{EmbeddedText, OllamaEmbedder},
+    output_limit::limited,
     request::request_bytes,
     title,
 };
-use crate::caller::CallerKey;
-use crate::usage::{UsageAccount, UsageLedger, now_seconds};
+use crate::{
+    caller::CallerKey,
+    usage::{UsageAccount, UsageLedger, now_seconds},
+};
 
 /// Model whose requests are counted.
 pub(super) struct CountedModel {
@@ -82,6 +85,7 @@ impl Embedder for CountedEmbedder {
 #[async_trait]
 impl Model for CountedModel {
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let request = limited(request, &self.config);
         let span = CallSpan::begin(&self.id, &self.config, self.provider, self.needs_key(), &request);
         let account = request.account.clone().within(span.scope());
         let names = [&self.name, &self.id];

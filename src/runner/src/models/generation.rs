@@ -26,6 +26,11 @@ impl Generation {
         Self { model: version.unwrap_or_else(|| id.to_owned()), values }
     }
 
+    /// Returns the values.
+    pub(super) fn values(&self) -> &Map<String, Value> {
+        &self.values
+    }
+
     /// Removes a value, for another place in the request.
     pub(super) fn remove(&mut self, name: &str) -> Option<Value> {
         self.values.remove(name)

@@ -31,6 +31,7 @@ pub(crate) mod message;
 mod model;
 mod ollama;
 mod openai;
+mod output_limit;
 mod refusal;
 mod remote;
 mod request;

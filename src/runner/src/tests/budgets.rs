@@ -19,7 +19,8 @@ use super::*;
 const STOPPED: &str = "[stopped: today's token budget is spent]";
 const GREEDY: &str = "[stopped: the model asked for tools more than 5 times]";
 
-/// Answers a request in OpenAI's form for 15 tokens: "hello" with text, and anything else with a call of a tool besides.
+/// Answers a request in OpenAI's form for 15 tokens: "hello" with text, "limit" with the most tokens that it asks for, and anything else
+/// with a call of a tool besides.
 async fn answer(State(asked): State<Arc<AtomicU64>>, body: String) -> Response {
     let number = asked.fetch_add(1, Ordering::Relaxed);
     let body: Value = serde_json::from_str(&body).unwrap();
@@ -27,6 +28,7 @@ async fn answer(State(asked): State<Arc<AtomicU64>>, body: String) -> Response {
     let function = json!({ "name": "datetime", "arguments": "{}" });
     let delta = match user["content"].as_str() {
         Some("hello") => json!({ "content": "Hi." }),
+        Some("limit") => json!({ "content": body["max_tokens"].to_string() }),
         _ => {
             let calls = json!([{ "index": 0, "id": format!("call_{number}"), "function": function }]);
             json!({ "content": "Hm. ", "tool_calls": calls })
@@ -101,6 +103,41 @@ async fn a_turn_keeps_its_text_and_ends_once_what_was_left_is_used() {
     let wait: u64 = headers["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=86_400).contains(&wait), "{wait}");
     assert_eq!(asked.load(Ordering::Relaxed), before, "no model is asked");
+}
+
+/// Sends a message with these headers, and returns the status and the JSON of the response.
+async fn post(runner: &Runner, headers: &[(&str, String)], body: &Value) -> (u16, Value) {
+    let request = runner.client.post(runner.url("/chat")).body(body.to_string());
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
+    let response = request.send().await.unwrap();
+    (response.status().as_u16(), serde_json::from_slice(&response.bytes().await.unwrap()).unwrap())
+}
+
+#[tokio::test]
+async fn what_a_gateway_said_is_left_holds_for_requests_that_come_by_none() {
+    let (runner, _) = start().await;
+    let (_, first) = runner.chat(json!({ "message": "hello" })).await;
+    let hello = json!({ "message": "hello", "conversation_id": first["conversation_id"] });
+    let work = json!({ "message": "work", "conversation_id": first["conversation_id"] });
+    let (by_gateway, left) = (("x-recif-via", "g".to_owned()), |all: u64| (LEFT_HEADER, left_today(all).to_string()));
+    assert_eq!(post(&runner, &[by_gateway.clone(), left(45)], &hello).await.0, 200);
+    let (_, answer) = post(&runner, &[], &work).await;
+    assert_eq!(answer["reply"], format!("Hm. Hm. {STOPPED}"), "30 tokens were left");
+    for headers in [vec![], vec![left(1_000_000)]] {
+        assert_eq!(post(&runner, &headers, &work).await.0, 429, "no word but that of a gateway: {headers:?}");
+    }
+    assert_eq!(post(&runner, &[by_gateway], &hello).await.0, 200);
+    let (_, answer) = post(&runner, &[], &work).await;
+    assert!(answer["reply"].as_str().is_some_and(|reply| reply.ends_with(GREEDY)), "it has no budget any more");
+}
+
+#[tokio::test]
+async fn an_answer_may_be_no_longer_than_what_is_left_but_not_too_short() {
+    let (runner, _) = start().await;
+    for (left, expected) in [(3000, "3000"), (10, "1024"), (4096, "null")] {
+        let (_, _, answer) = ask(&runner, "/chat", &left_today(left), &json!({ "message": "limit" })).await;
+        assert_eq!(answer["reply"], expected, "{left}");
+    }
 }
 
 #[tokio::test]

@@ -25,6 +25,8 @@ pub(crate) const RESPONSE_HEADER: HeaderName = HeaderName::from_static(USAGE_HEA
 const TOTAL_HEADER: HeaderName = HeaderName::from_static(SPENT_HEADER);
 /// Header of a response with their cost.
 const TOTAL_COST_HEADER: HeaderName = HeaderName::from_static(COST_HEADER);
+/// Header of requests by a gateway. The sidecar takes it off those that no gateway vouches for.
+const GATEWAY_HEADER: &str = "x-recif-via";
 
 tokio::task_local! {
     /// Account of the request that is being handled.
@@ -57,6 +59,15 @@ impl BudgetHeaders {
     fn read(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         Self { left: text(LEFT_HEADER), left_cost: text(LEFT_COST_HEADER), prices: text(PRICES_HEADER) }
+    }
+
+    /// Returns the budgets of a request of this caller; empty: not known.
+    fn budgets(&self, caller: &str, ledger: &UsageLedger) -> Vec<RequestBudget> {
+        let left = |text: Option<&str>| text.and_then(read_left);
+        let tokens = left(self.left.as_deref()).map(|left| RequestBudget::new(left, None, caller, ledger));
+        let cost = left(self.left_cost.as_deref()).zip(self.prices.as_deref().and_then(ModelPrices::read));
+        let cost = cost.map(|(left, prices)| RequestBudget::new(left, Some(prices), caller, ledger));
+        tokens.into_iter().chain(cost).collect()
     }
 }
 
@@ -93,19 +104,25 @@ impl UsageAccount {
         Self { trace: trace.clone(), ..self }
     }
 
-    /// Returns the same account with the budgets that the headers of the request name.
+    /// Returns the same account with the budgets that the headers of the request name. A request that came by no gateway has those that
+    /// a gateway named last, too, but for those of its caller.
     pub(crate) fn with_budgets(self, headers: &HeaderMap, ledger: &UsageLedger) -> Self {
-        self.with_budget_headers(BudgetHeaders::read(headers), ledger)
+        let named = BudgetHeaders::read(headers);
+        if !headers.contains_key(GATEWAY_HEADER) {
+            return self.with_budget_headers(named, ledger);
+        }
+        let budgets = named.budgets(&self.caller, ledger);
+        ledger.keep_budgets(budgets.iter().filter_map(RequestBudget::terms_of_all).collect(), now_seconds());
+        Self { budgets: budgets.into(), budget_headers: named.into(), ..self }
     }
 
-    /// Returns the same account with the budgets that a request named when it came, or before the turn waited.
-    pub(crate) fn with_budget_headers(self, headers: BudgetHeaders, ledger: &UsageLedger) -> Self {
-        let left = |text: Option<&str>| text.and_then(read_left);
-        let tokens = left(headers.left.as_deref()).map(|left| RequestBudget::new(left, None, &self.caller, ledger));
-        let cost = left(headers.left_cost.as_deref()).zip(headers.prices.as_deref().and_then(ModelPrices::read));
-        let cost = cost.map(|(left, prices)| RequestBudget::new(left, Some(prices), &self.caller, ledger));
-        let budgets = tokens.into_iter().chain(cost).collect();
-        Self { budgets, budget_headers: headers.into(), ..self }
+    /// Returns the same account with the budgets that a request by no gateway named, or a request before its turn waited, and those that
+    /// a gateway named last, but for those of the caller.
+    pub(crate) fn with_budget_headers(self, named: BudgetHeaders, ledger: &UsageLedger) -> Self {
+        let mut budgets = named.budgets(&self.caller, ledger);
+        let latest = ledger.latest_budgets(now_seconds());
+        budgets.extend(latest.into_iter().map(|terms| RequestBudget::with_terms(terms, ledger)));
+        Self { budgets: budgets.into(), budget_headers: named.into(), ..self }
     }
 
     /// Returns the headers that name the budgets.
@@ -113,18 +130,35 @@ impl UsageAccount {
         &self.budget_headers
     }
 
+    /// Reports whether the request has a budget.
+    pub(crate) fn has_budgets(&self) -> bool {
+        !self.budgets.is_empty()
+    }
+
     /// Returns the end of a budget that is spent, so that no further request may go to a model.
     pub(crate) fn budget_end(&self) -> Option<BudgetEnd> {
-        if self.budgets.is_empty() {
-            return None;
-        }
-        let (model, totals) = {
-            let sums = self.sums();
-            (sums.model.clone(), sums.totals)
-        };
+        let (model, totals) = self.used()?;
         let used = (model.as_deref().unwrap_or_default(), &totals);
         let now = now_seconds();
         self.budgets.iter().find_map(|budget| budget.end(&self.caller, used, now))
+    }
+
+    /// Returns the tokens that are left for the request; `None`: there is no budget of tokens.
+    pub(crate) fn tokens_left(&self) -> Option<u64> {
+        let (model, totals) = self.used()?;
+        let used = (model.as_deref().unwrap_or_default(), &totals);
+        let now = now_seconds();
+        let of_tokens = self.budgets.iter().filter(|budget| budget.prices().is_none());
+        of_tokens.filter_map(|budget| budget.left(&self.caller, used, now)).min()
+    }
+
+    /// Returns the first model and the tokens of the request; `None`: there is no budget.
+    fn used(&self) -> Option<(Option<Arc<str>>, UsageTotals)> {
+        if !self.has_budgets() {
+            return None;
+        }
+        let sums = self.sums();
+        Some((sums.model.clone(), sums.totals))
     }
 
     /// Returns the place in a trace.

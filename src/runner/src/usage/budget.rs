@@ -4,9 +4,11 @@
 //! The gateway says with the request what is left of today's budgets ([`LeftTokens`]), the prices, and which totals of this process it has
 //! taken off. All that the process has counted besides is taken off here, so that the turns which run beside this one share what is left.
 
+use std::sync::Arc;
+
 use crds::usage::{LeftTokens, ModelPrices, SpentTokens, UsageTotals, day_of};
 
-use super::UsageLedger;
+use super::{UsageLedger, terms::BudgetTerms};
 
 /// Seconds of a day.
 const DAY_SECONDS: i64 = 86_400;
@@ -14,13 +16,8 @@ const DAY_SECONDS: i64 = 86_400;
 /// Budget of one request of a client.
 #[derive(Debug)]
 pub(super) struct RequestBudget {
-    /// What was left as the request was sent.
-    left: LeftTokens,
-    /// What the process had counted of what is taken off; where the gateway does not say that, as the request came.
-    before: SpentTokens,
+    terms: BudgetTerms,
     ledger: UsageLedger,
-    /// Prices, if it is a budget of cost.
-    prices: Option<ModelPrices>,
 }
 
 /// End of a budget.
@@ -45,33 +42,51 @@ impl RequestBudget {
         if let Some(seen) = seen.filter(|seen| seen.run == before.run) {
             before = SpentTokens { all: seen.all, own: before.own.map(|own| seen.own.unwrap_or(own)), ..before };
         }
-        Self { left, before, ledger: ledger.clone(), prices }
+        Self::with_terms(BudgetTerms { left, before, prices: prices.map(Arc::new) }, ledger)
+    }
+
+    /// Creates the budget of a request that came by no gateway, of what one said before.
+    pub(super) fn with_terms(terms: BudgetTerms, ledger: &UsageLedger) -> Self {
+        Self { terms, ledger: ledger.clone() }
+    }
+
+    /// Returns what it says of all callers; `None`: nothing.
+    pub(super) fn terms_of_all(&self) -> Option<BudgetTerms> {
+        self.terms.of_all()
     }
 
     /// Returns the prices, if it is a budget of cost.
     pub(super) fn prices(&self) -> Option<&ModelPrices> {
-        self.prices.as_ref()
+        self.terms.prices.as_deref()
     }
 
     /// Returns the end of the budget if it is spent. `used` are the first model and the tokens of the request itself, and `now` is in
     /// seconds since 1970.
     pub(super) fn end(&self, caller: &str, used: (&str, &UsageTotals), now: i64) -> Option<BudgetEnd> {
+        let is_spent = self.left(caller, used, now)? == 0;
+        let wait = (DAY_SECONDS - now.rem_euclid(DAY_SECONDS)).unsigned_abs();
+        let unit = if self.prices().is_some() { "cost" } else { "token" };
+        is_spent.then_some(BudgetEnd { wait, unit })
+    }
+
+    /// Returns what is left of the budget, in tokens or in 10⁻⁹ of the currency; `None`: there is none, or nothing is known.
+    pub(super) fn left(&self, caller: &str, used: (&str, &UsageTotals), now: i64) -> Option<u64> {
+        let BudgetTerms { left, before, .. } = &self.terms;
         // The next day has budgets of its own, of which nothing is known.
-        if day_of(now) != self.left.day {
+        if day_of(now) != left.day {
             return None;
         }
-        let counted = counted(&self.ledger, self.left.day, caller, self.prices.as_ref());
+        let counted = counted(&self.ledger, left.day, caller, self.prices());
         let (model, totals) = used;
-        let (unit, used) = match &self.prices {
-            None => ("token", totals.input.saturating_add(totals.output)),
-            Some(prices) => ("cost", prices.cost([(model, totals.priced())])),
+        let used = match self.prices() {
+            None => totals.input.saturating_add(totals.output),
+            Some(prices) => prices.cost([(model, totals.priced())]),
         };
-        let all = counted.all.saturating_sub(self.before.all);
+        let all = counted.all.saturating_sub(before.all);
         // Callers without a name are one to the process, so only the request itself counts for them.
-        let own = counted.own.zip(self.before.own).map_or(used, |(own, before)| own.saturating_sub(before));
-        let is_spent = |left: Option<u64>, tokens: u64| left.is_some_and(|left| tokens >= left);
-        let wait = (DAY_SECONDS - now.rem_euclid(DAY_SECONDS)).unsigned_abs();
-        (is_spent(self.left.all, all) || is_spent(self.left.own, own)).then_some(BudgetEnd { wait, unit })
+        let own = counted.own.zip(before.own).map_or(used, |(own, before)| own.saturating_sub(before));
+        let rest = |left: Option<u64>, used: u64| Some(left?.saturating_sub(used));
+        [rest(left.all, all), rest(left.own, own)].into_iter().flatten().min()
     }
 }
 
@@ -149,6 +164,18 @@ mod tests {
         let none = budget(&ledger, "ada", None, None);
         assert_eq!(wait(&none, "ada", 1000, NOON), None, "there is no budget");
         assert!(wait(&budget(&ledger, "ada", Some(0), None), "ada", 0, NOON).is_some(), "nothing was left");
+    }
+
+    #[test]
+    fn what_a_gateway_said_holds_for_requests_that_come_by_none() {
+        let ledger = UsageLedger::default();
+        let of_gateway = budget(&ledger, "ada", Some(30), Some(5));
+        count(&ledger, "ada", 10);
+        let later = RequestBudget::with_terms(of_gateway.terms_of_all().unwrap(), &ledger);
+        assert_eq!(later.left("", ("p/m", &UsageTotals::default()), NOON), Some(20), "no caller's own budget");
+        count(&ledger, "", 20);
+        assert_eq!((wait(&later, "", 0, NOON), wait(&later, "", 0, NOON + 43_200)), (Some(43_200), None));
+        assert!(budget(&ledger, "ada", None, Some(5)).terms_of_all().is_none());
     }
 
     #[test]

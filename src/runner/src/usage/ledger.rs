@@ -12,6 +12,7 @@ use jiff::Timestamp;
 
 use super::day_sums::{DaySums, TokenSum};
 use super::metrics::UsageMetrics;
+use super::terms::{BudgetTerms, LatestBudgets};
 
 /// Bytes for each token of a model that has not reported its tokens yet.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -41,6 +42,8 @@ struct LedgerState {
     cells: HashMap<UsageKey, CountedCell>,
     /// Tokens of the newest day.
     today: DaySums,
+    /// What is left of the budgets of all callers.
+    latest: LatestBudgets,
     ratios: HashMap<Arc<str>, TokenRatio>,
 }
 
@@ -68,6 +71,7 @@ impl Default for UsageLedger {
             hour: i64::MIN,
             cells: HashMap::new(),
             today: DaySums::default(),
+            latest: LatestBudgets::default(),
             ratios: HashMap::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), metrics: UsageMetrics::default() }
@@ -121,6 +125,24 @@ impl UsageLedger {
         SpentTokens { day, run: state.run, all, own }
     }
 
+    /// Keeps what a gateway says now is left of the budgets of all callers; none: there are no such budgets. `now` is in seconds since
+    /// 1970.
+    pub(super) fn keep_budgets(&self, budgets: Vec<BudgetTerms>, now: i64) {
+        self.lock().latest = LatestBudgets { budgets, at: now };
+    }
+
+    /// Returns what a gateway last said is left, for a request that came by none, and counts the request if that is not known any more.
+    pub(super) fn latest_budgets(&self, now: i64) -> Vec<BudgetTerms> {
+        let (budgets, is_known) = {
+            let state = self.lock();
+            (state.latest.budgets.clone(), state.latest.is_known(now))
+        };
+        if !is_known {
+            self.metrics.count_unknown_budget();
+        }
+        budgets
+    }
+
     /// Returns the cells that changed after this revision of this run of the process, from the first one on for another run. Of
     /// many it returns those that changed first, and the revision up to which these are all.
     pub(crate) fn report(&self, instance: &str, after: u64) -> UsageReport {
@@ -164,7 +186,7 @@ impl UsageLedger {
 
 #[cfg(test)]
 mod tests {
-    use crds::usage::MAX_NAME_BYTES;
+    use crds::usage::{LeftTokens, MAX_NAME_BYTES};
 
     use super::*;
 
@@ -236,6 +258,31 @@ mod tests {
         count(&ledger, 72, "one more");
         assert_eq!((spent(3, "0").1, spent(3, "one more").1), (Some(2), None), "no room is left");
         assert_eq!(spent(3, "0").0, 2 * (MAX_CELLS as u64 + 1));
+    }
+
+    #[test]
+    fn the_newest_word_of_a_gateway_holds_and_requests_after_an_old_one_are_counted() {
+        const NOON: i64 = 2 * 86_400 + 43_200;
+        let ledger = UsageLedger::default();
+        let hear = |all: Option<u64>| {
+            let left = LeftTokens { day: 2, all, own: Some(1) };
+            let terms = BudgetTerms { left, before: ledger.spent(2, "ada"), prices: None };
+            ledger.keep_budgets(terms.of_all().into_iter().collect(), NOON);
+        };
+        let heard = |now: i64| {
+            let left: Vec<_> =
+                ledger.latest_budgets(now).iter().map(|terms| (terms.left.all, terms.left.own)).collect();
+            (left, ledger.metrics().unknown_budgets())
+        };
+        assert_eq!(heard(NOON), (vec![], 0), "there is no budget");
+        hear(Some(9));
+        hear(Some(7));
+        let newest = || vec![(Some(7), None)];
+        assert_eq!(heard(NOON + 299), (newest(), 0));
+        assert_eq!(heard(NOON + 300), (newest(), 1), "no gateway for five minutes");
+        assert_eq!(heard(NOON + 43_200), (newest(), 2), "nothing is known of the next day");
+        hear(None);
+        assert_eq!(heard(NOON + 300), (vec![], 2), "the budget is of each caller alone");
     }
 
     #[test]

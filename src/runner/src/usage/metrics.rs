@@ -25,6 +25,7 @@ pub(crate) struct UsageMetrics {
     calls: Family<CallLabels, Counter>,
     seconds: Family<ModelLabels, Histogram, fn() -> Histogram>,
     fallbacks: Family<FallbackLabels, Counter>,
+    unknown_budgets: Counter,
     /// Models that have a label.
     models: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -56,8 +57,8 @@ struct FallbackLabels {
 impl Default for UsageMetrics {
     fn default() -> Self {
         let seconds = Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram);
-        let (tokens, calls, fallbacks, models) = Default::default();
-        Self { tokens, calls, seconds, fallbacks, models }
+        let (tokens, calls, fallbacks, unknown_budgets, models) = Default::default();
+        Self { tokens, calls, seconds, fallbacks, unknown_budgets, models }
     }
 }
 
@@ -71,6 +72,9 @@ impl UsageMetrics {
         registry.register("model_seconds", help, self.seconds.clone());
         let help = "Answers of fallbacks, by the first model and the one that answered";
         registry.register("fallbacks", help, self.fallbacks.clone());
+        let help =
+            "Requests by no gateway while no gateway had said for five minutes, or today, what is left of the budgets";
+        registry.register("budget_unknown", help, self.unknown_budgets.clone());
     }
 
     /// Counts a request to a model.
@@ -104,6 +108,17 @@ impl UsageMetrics {
     pub(crate) fn count_fallback(&self, first: &str, fallback: &str) {
         let labels = FallbackLabels { from: self.label(first), to: self.label(fallback) };
         self.fallbacks.get_or_create(&labels).inc();
+    }
+
+    /// Counts a request for which it is not known what is left of a budget.
+    pub(super) fn count_unknown_budget(&self) {
+        self.unknown_budgets.inc();
+    }
+
+    /// Returns the number of these requests.
+    #[cfg(test)]
+    pub(super) fn unknown_budgets(&self) -> u64 {
+        self.unknown_budgets.get()
     }
 
     /// Returns the label of a model: its name, or [`OTHER_MODELS`] once [`MAX_MODELS`] others have a label.

@@ -9,6 +9,7 @@ mod budget;
 mod day_sums;
 mod ledger;
 mod metrics;
+mod terms;
 
 pub(crate) use account::{BudgetHeaders, RESPONSE_HEADER, UsageAccount};
 pub(crate) use body::{TRAILERS, UsageBody};

@@ -45,6 +45,7 @@ fn each_variable_is_read() {
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20x, x-tenant = a"),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/ca.pem"),
+        ("RECIF_OTLP_TOKEN_FILE", "/token"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "2500"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "none"),
         ("OTEL_TRACES_SAMPLER", "traceidratio"),
@@ -58,6 +59,7 @@ fn each_variable_is_read() {
     assert_eq!(config.protocol, ExportProtocol::Json);
     assert_eq!(config.headers["authorization"], "Bearer x");
     assert_eq!(config.headers["x-tenant"], "a");
+    assert_eq!(config.token_file, Some("/token".into()));
     assert!(!format!("{config:?}").contains("Bearer"), "a header is never printed");
     assert_eq!((config.timeout, config.delay), (Duration::from_millis(2500), Duration::from_millis(5)));
     assert!(!config.has_compression);

@@ -97,6 +97,23 @@ async fn spans_arrive_in_both_encodings_with_the_configured_headers() {
 }
 
 #[tokio::test]
+async fn the_token_of_a_file_is_read_for_each_request() {
+    let collector = Collector::default();
+    let url = collector.clone().start().await;
+    let file = std::env::temp_dir().join(format!("recif-telemetry-token-{}", std::process::id()));
+    let (tracing, counters) = start(&TelemetryConfig { token_file: Some(file.clone()), ..config(&url) });
+    for token in ["first\n", "second\n"] {
+        std::fs::write(&file, token).unwrap();
+        tracing.record(finished("one"));
+        tracing.shutdown().await;
+    }
+    std::fs::remove_file(&file).unwrap();
+    let received = collector.received.lock().unwrap().clone();
+    let tokens: Vec<_> = received.iter().map(|(headers, _)| headers["authorization"].to_str().unwrap()).collect();
+    assert_eq!((tokens, counters.of("sent")), (vec!["Bearer first", "Bearer second"], 2));
+}
+
+#[tokio::test]
 async fn a_batch_is_sent_when_it_is_full_or_old() {
     let collector = Collector::default();
     let url = collector.clone().start().await;

@@ -204,6 +204,21 @@ async fn users_of_a_server_that_changes_every_second_are_rolled_once_a_minute() 
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_only_waits_is_listed_at_once_although_the_server_keeps_changing() {
+    let (sim, mut operator) = started("Hold").await;
+    sim.store().edit(&server_id(), |body| body["spec"]["resync"] = json!("1s"));
+    operator.run(MINUTE).await;
+    let mut known = Vec::new();
+    for words in ["one", "two", "three"] {
+        sim.serve(URL, lists_tools(&[("echo", words), ("add", "Adds")]));
+        operator.run(Duration::from_secs(3)).await;
+        known.push(held_digest(&sim, "echo"));
+    }
+    known.dedup();
+    assert_eq!(known.len(), 3, "{known:?}");
+}
+
 /// The server changes each time it is asked: after 1 s, 2 s, 4 s and so on, by the back-off of the discovery.
 #[tokio::test(start_paused = true)]
 async fn what_a_restless_server_changes_costs_few_writes_and_no_rollout() {

@@ -35,7 +35,7 @@ async fn a_budget_has_one_write_under_way_and_one_that_failed_is_tried_again() {
     let toy = FakeFleet::new(scaling(1), ours(), 1);
     let fleet: Arc<dyn WorkloadFleet> = toy.clone();
     let permits = Arc::new(Semaphore::new(1));
-    let reported = HashMap::from([(id(), ReportedTokens { day: 20_000, spent: 7, cost: 0 })]);
+    let reported = HashMap::from([(id(), ReportedTokens { day: 20_000, spent: 7, cost: 0, reporting: None })]);
     let mut notes = StatusNotes::default();
     for (round, is_refused) in [(1, true), (2, true), (3, false)] {
         toy.refuses_status.store(is_refused, Ordering::Relaxed);

@@ -1,4 +1,7 @@
-//! Tests that spans are received from the Pods of workloads alone, over HTTP, and shown to those who may see these.
+//! Tests that spans are received from the Pods of workloads, gateway and operator alone, over HTTP, and shown to those who may see the
+//! workloads.
+
+mod platform;
 
 use std::{
     net::SocketAddr,
@@ -48,16 +51,23 @@ const CANARY: &str = "canary";
 const RUN: &str = "/v1/runs/0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
 const RETENTION: SpanRetention = SpanRetention { time: Duration::from_secs(3600), bytes: 1 << 20 };
 
-/// Reviews that know the tokens of Pods: `of-UID`.
+/// Account of the gateway.
+const GATEWAY: &str = "system:serviceaccount:recif-system:recif-gateway";
+
+/// Reviews that know the tokens of Pods, `of-UID`, and that of the gateway.
 struct PodTokens;
 
 #[async_trait]
 impl Reviews for PodTokens {
     async fn identify(&self, token: &str, audiences: &[String]) -> Result<Option<Identity>, RequestError> {
         assert_eq!(audiences, ["recif-telemetry"]);
-        let uid = token.strip_prefix("of-").map(str::to_owned);
+        let (account, uid) = match token {
+            "gateway" => (GATEWAY, Some("uid-gateway")),
+            other => ("system:serviceaccount:ns:default", other.strip_prefix("of-")),
+        };
+        let uid = uid.map(str::to_owned);
         let identity = |uid| Identity {
-            name: "system:serviceaccount:ns:default".into(),
+            name: account.into(),
             extra: [("authentication.kubernetes.io/pod-uid".to_owned(), vec![uid])].into(),
             ..Identity::default()
         };
@@ -85,7 +95,8 @@ impl Drop for Collector {
 impl Collector {
     async fn start(app: &SharedAppState, reviews: Option<Arc<dyn Reviews>>) -> Self {
         let (queue, keeper) = keeper(app.store.clone(), RETENTION, SpanMetrics::default());
-        let receiver = SpanReceiver::new(app.clone(), SpanSenders::new(reviews), queue, SpanMetrics::default());
+        let senders = SpanSenders::new(reviews, vec![GATEWAY.to_owned()]);
+        let receiver = SpanReceiver::new(app.clone(), senders, queue, SpanMetrics::default());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         tokio::spawn(serve::run(listener, None, receiver.router(), stop.clone()));

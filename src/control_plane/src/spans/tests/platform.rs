@@ -1,0 +1,80 @@
+//! Tests that spans of the gateway are known by its account, and kept for the workloads that they are about.
+
+use super::*;
+
+/// Returns the span of a request for an agent of `ns` that the gateway refused, with this id.
+fn refusal(agent: &str, id: u8) -> FinishedSpan {
+    let turn = turn().remove(0);
+    FinishedSpan {
+        context: TraceContext { span_id: [id; 8], ..turn.context.clone() },
+        name: "POST /v1/agents/{namespace}/{name}".into(),
+        kind: SpanKind::Server,
+        attributes: vec![
+            ("recif.kind", "Agent".into()),
+            ("k8s.namespace.name", "ns".into()),
+            ("recif.name", agent.to_owned().into()),
+            ("recif.queue_ms", 120_u64.into()),
+            ("url.path", CANARY.into()),
+            ("user.id", CANARY.into()),
+            ("error.type", "queue-full".into()),
+        ],
+        events: vec![SpanEvent { at: turn.start + 1_000_000, name: "queued", attributes: Vec::new() }],
+        error: Some("queue-full".into()),
+        ..turn
+    }
+}
+
+/// Encodes spans of a process that says that it is the gateway.
+fn of_gateway(spans: Vec<FinishedSpan>) -> Vec<u8> {
+    let resource =
+        [("recif.kind", "gateway"), ("k8s.namespace.name", "recif-system"), ("service.name", "recif-gateway")];
+    let resource = resource.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    encode_traces(ExportProtocol::Json, &resource, spans)
+}
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+#[tokio::test]
+async fn a_span_of_the_gateway_is_of_the_workload_that_it_names() {
+    let mut stage = TestFleet::new();
+    stage.agent("ns", "shop", "Running");
+    let (app, _database) = app_with_history(&stage.fleet).await;
+    let mut collector = Collector::start(&app, Some(Arc::new(PodTokens))).await;
+    pod(&app, "pod-1", "other", "127.0.0.1", "Running");
+    let nameless = FinishedSpan { attributes: Vec::new(), ..refusal("shop", 4) };
+    let gateway = [JSON, ("authorization", "Bearer gateway")];
+    let (status, answer) = collector.send(&gateway, of_gateway(vec![refusal("shop", 3), nameless])).await;
+    assert_eq!((status, rejected(&answer).as_str()), (200, "1"), "a span that names nothing is refused");
+    // What a workload's Pod says of itself counts for nothing.
+    let pod = [JSON, ("authorization", "Bearer of-uid-pod-1")];
+    let (status, answer) = collector.send(&pod, of_gateway(vec![refusal("shop", 5)])).await;
+    assert_eq!((status, rejected(&answer).as_str()), (200, "null"));
+    collector.store().await;
+
+    let (status, run) = ask(&app, RUN, "any").await;
+    assert_eq!(status, 200, "{run}");
+    assert!(!run.to_string().contains(CANARY), "{run}");
+    let spans = run["spans"].as_array().unwrap();
+    let workloads: Vec<_> = spans.iter().map(|span| (&span["id"], &span["workload"]["name"])).collect();
+    let expected = [(&json!("0303030303030303"), &json!("shop")), (&json!("0505050505050505"), &json!("other"))];
+    assert_eq!(workloads, expected);
+    let span = json!({
+        "name": "POST /v1/agents/{namespace}/{name}", "side": "server", "error": "queue-full", "links": [],
+        "attributes": {
+            "recif.kind": "Agent", "recif.name": "shop", "recif.queue_ms": 120, "error.type": "queue-full",
+        },
+        "events": [{ "name": "queued", "afterUs": 1000, "attributes": {} }],
+    });
+    assert_eq!(spans[0]["span"], span);
+}
+
+#[tokio::test]
+async fn without_sign_in_the_gateway_says_that_it_is_the_gateway() {
+    let stage = TestFleet::new();
+    let (app, _database) = app_with_history(&stage.fleet).await;
+    let mut collector = Collector::start(&app, None).await;
+    let (status, answer) = collector.send(&[JSON], of_gateway(vec![refusal("shop", 3)])).await;
+    assert_eq!((status, rejected(&answer).as_str()), (200, "null"));
+    collector.store().await;
+    assert_eq!(ask(&app, RUN, "any").await.1["spans"][0]["workload"]["name"], "shop");
+}
