@@ -240,6 +240,8 @@ impl UsageAccount {
 
 #[cfg(test)]
 mod tests {
+    use crds::usage::LeftTokens;
+
     use super::*;
 
     #[tokio::test]
@@ -262,6 +264,27 @@ mod tests {
         assert!(account.header().unwrap().to_str().unwrap().ends_with("calls=3, model=\"anthropic/claude\", est"));
         let usage = account.json().unwrap();
         assert_eq!((&usage["input"], &usage["calls"], &usage["estimated"]), (&json!(2409), &json!(3), &json!(true)));
+    }
+
+    #[test]
+    fn a_turn_that_waited_has_its_own_budgets_and_what_a_gateway_said_last_besides() {
+        let (ledger, waited) = (UsageLedger::default(), UsageLedger::default());
+        let headers = |all: u64, is_by_gateway: bool| {
+            let left = LeftTokens { day: day_of(now_seconds()), all: Some(all), own: None }.to_string();
+            let left = (HeaderName::from_static(LEFT_HEADER), HeaderValue::from_str(&left).unwrap());
+            let via = (HeaderName::from_static(GATEWAY_HEADER), HeaderValue::from_static("g"));
+            HeaderMap::from_iter([left].into_iter().chain(is_by_gateway.then_some(via)))
+        };
+        let kept = UsageAccount::new("ada").with_budgets(&headers(30, true), &waited).budget_headers().clone();
+        let left =
+            |ledger: &UsageLedger| UsageAccount::new("ada").with_budget_headers(kept.clone(), ledger).tokens_left();
+        assert_eq!(left(&ledger), Some(30), "no gateway said anything to this process");
+        UsageAccount::new("bob").with_budgets(&headers(20, true), &ledger);
+        assert_eq!(left(&ledger), Some(20), "others used ten of them while it waited");
+        UsageAccount::new("bob").with_budgets(&headers(40, true), &ledger);
+        assert_eq!(left(&ledger), Some(30));
+        let next = UsageAccount::new("bob").with_budgets(&headers(50, false), &ledger);
+        assert_eq!(next.tokens_left(), Some(40), "what the turn keeps is no word of a gateway");
     }
 
     #[test]
