@@ -147,8 +147,8 @@ impl Agent {
         let claimed = self.parked.decide(task, &caller.user, &caller.headers, decisions).await?;
         let [approved, rejected] =
             claimed.ruling.as_ref().map(|ruling| ruling.tool_names(&claimed.turn.calls)).unwrap_or_default();
-        let (user, round) = (caller.user.as_deref(), claimed.turn.round);
-        tracing::info!(user, task, round, approved, rejected, "calls that waited were decided on");
+        let (user, approver, round) = (claimed.owner.as_deref(), caller.user.as_deref(), claimed.turn.round);
+        tracing::info!(user, approver, task, round, approved, rejected, "calls that waited were decided on");
         Ok(claimed)
     }
 

@@ -243,7 +243,8 @@ async fn a_decision_is_logged_with_the_names_of_the_tools() {
     let (log, _kept) = Log::capture();
     agent.decide(&task, &ada(), yes()).await.unwrap();
     let log = log.drain();
-    for part in ["calls that waited were decided on", &task, "round=1", "approved=\"pay\"", "rejected=\"\""] {
+    let fields = ["user=\"ada\"", "approver=\"ada\"", "round=1", "approved=\"pay\"", "rejected=\"\""];
+    for part in ["calls that waited were decided on", &task].into_iter().chain(fields) {
         assert!(log.contains(part), "{part}: {log}");
     }
 }
