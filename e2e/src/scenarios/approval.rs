@@ -95,11 +95,20 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
         let (code, listed) = ns.env.recif(&["approve", "agent/careful", "-n", &ns.name]).await?;
         ensure!(code == 0 && listed.contains(r#"calculator {"expression":"6*7"}"#), "exit code {code}: {listed}");
         let task = listed.split_whitespace().next().context("no task")?;
+        let (code, all) = ns.env.recif(&["approvals", "-n", &ns.name]).await?;
+        let command = format!("recif approve agent/careful -n {} {task} ", ns.name);
+        ensure!(
+            code == 0 && all.contains(&command) && all.contains(r#"{"expression":"6*7"}"#),
+            "exit code {code}: {all}"
+        );
         let words = ["approve", "agent/careful", task, "-n", ns.name.as_str()];
         let (code, answer) = ns.env.recif(&[&words[..], flags].concat()).await?;
         ensure!(code == 0 && answer.contains(expected), "exit code {code}: {answer}");
     }
     let (code, left) = ns.env.recif(&["approve", "agent/careful", "-n", &ns.name]).await?;
     ensure!(code == 0 && left.contains("nothing waits for you"), "exit code {code}: {left}");
+    let (code, left) = ns.env.recif(&["approvals", "-n", &ns.name]).await?;
+    let nothing = format!("nothing waits for you in namespace {}", ns.name);
+    ensure!(code == 0 && left.contains(&nothing), "exit code {code}: {left}");
     Ok(())
 }

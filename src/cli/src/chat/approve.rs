@@ -1,4 +1,4 @@
-//! `recif approve`: lists the calls of tools that wait for the caller, and decides on those of a task, through the gateway.
+//! `recif approve`: lists the calls of an agent's tools that wait for the caller, and decides on those of a task, through the gateway.
 //!
 //! Arguments are shown before anything is decided. The reply of the turn that goes on is printed as that of a chat.
 
@@ -26,7 +26,7 @@ use crate::{
 /// Flags of `recif approve`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Without a task it lists what waits for you; with one it shows the calls, asks, and prints the reply of the turn \
+    after_help = "Without a task it lists what waits for you, as `recif approvals` does for all agents; with one it shows the calls, asks, and prints the reply of the turn \
                   that goes on. The gateway is reached as by `recif chat`.\n\nExamples:\n  recif approve agent/my-agent\n  recif \
                   approve agent/my-agent 0123abcd\n  recif approve agent/my-agent 0123abcd --id call_1   # this one, none of \
                   the others\n  recif approve agent/my-agent 0123abcd --reject --reason \"too much\""
@@ -61,14 +61,14 @@ pub struct ApproveArgs {
 
 /// Tasks of the caller that wait, or are decided and have not ended.
 #[derive(Debug, Deserialize)]
-struct ListedTasks {
-    approvals: Vec<ListedTask>,
+pub(super) struct ListedTasks {
+    pub(super) approvals: Vec<ListedTask>,
 }
 
 /// Task that waits.
 #[derive(Debug, Deserialize)]
-struct ListedTask {
-    task: String,
+pub(super) struct ListedTask {
+    pub(super) task: String,
     /// Set once it is decided: the same decision again goes on with it.
     #[serde(default)]
     decided: bool,
@@ -126,7 +126,7 @@ pub(crate) async fn run(args: ApproveArgs) -> Result<Exit, CliError> {
 }
 
 /// Reports whether a text can be a task: what `recif chat` prints as one, and a segment of a path.
-fn is_task(text: &str) -> bool {
+pub(super) fn is_task(text: &str) -> bool {
     typable(text).is_some() && !matches!(text, "." | "..")
 }
 
@@ -148,7 +148,7 @@ async fn read<T: DeserializeOwned>(talk: &ChatSession, path: &str) -> Result<T, 
 }
 
 /// Describes a task: its end, and each call with its arguments.
-fn text(waiting: &ListedTask) -> String {
+pub(super) fn text(waiting: &ListedTask) -> String {
     let calls = waiting.approval.tools.iter();
     let line = |ListedCall { id, name, args }: &ListedCall| {
         format!("  {}  {} {}\n", visible(id), visible(name), visible(&args.to_string()))

@@ -4,6 +4,7 @@
 //! connection is closed, and the runtime then ends the turn and forgets it.
 
 mod a2a_turn;
+mod approvals;
 mod approve;
 mod chat_target;
 mod gateway;
@@ -14,11 +15,14 @@ mod session;
 use std::io::{self, IsTerminal as _, Read as _};
 
 use crate::{
+    cluster::UserClient,
     error::CliError,
     exit::Exit,
     output::hint,
     target::{ConnectArgs, SystemArgs},
 };
+pub use approvals::ApprovalsArgs;
+pub(super) use approvals::run as approvals;
 pub use approve::ApproveArgs;
 pub(super) use approve::run as approve;
 use chat_target::ChatTarget;
@@ -83,7 +87,7 @@ pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
     }
 }
 
-/// Opens a chat with a target: finds the gateway, at its URL if one is given, and the caller's credentials.
+/// Opens a chat with a target.
 async fn open(
     asked: ChatTarget,
     conversation: Option<String>,
@@ -91,6 +95,17 @@ async fn open(
     connection: ConnectArgs,
     system: &SystemArgs,
 ) -> Result<ChatSession, CliError> {
+    let (gateway, live, namespace) = reach(gateway, connection, system).await?;
+    Ok(ChatSession::new(asked, namespace, gateway, live, conversation))
+}
+
+/// Finds the gateway, at its URL if one is given, and the caller's credentials. Returns it with the cluster, unless a gateway that is
+/// given can be reached alone, and the namespace of the command.
+async fn reach(
+    gateway: Option<String>,
+    connection: ConnectArgs,
+    system: &SystemArgs,
+) -> Result<(GatewayClient, Option<UserClient>, String), CliError> {
     let place = gateway.filter(|url| !url.is_empty()).map(|url| GatewayUrl::parse(&url)).transpose()?;
     let namespace = connection.namespace.clone();
     let live = match connection.connect().await {
@@ -109,7 +124,7 @@ async fn open(
         },
         (None, None) => return Err(CliError::Usage("say with --gateway where the gateway is".into())),
     };
-    Ok(ChatSession::new(asked, namespace, gateway, live, conversation))
+    Ok((gateway, live, namespace))
 }
 
 /// Returns the message of the command line, or that of standard input.
