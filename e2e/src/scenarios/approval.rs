@@ -78,6 +78,22 @@ async fn a_call_waits_until_its_caller_approves_it(ns: Namespace) -> Result<()> 
     let again = ns.send("careful", AGENT_PORT, "POST", &path, &decision).await?;
     ensure!(again.status == 404, "{again:?}");
 
+    let rpc = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let said = json!({"text": r#"/tool calculator {"expression": "6*8"}"#});
+    let said = json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [said]}});
+    let asked = ns.send("careful", AGENT_PORT, "POST", "/", &rpc("SendMessage", said)).await?;
+    let command = format!("recif approve agent/careful -n {}", ns.name);
+    ensure!(asked.text.contains("TASK_STATE_INPUT_REQUIRED") && asked.text.contains(&command), "{asked:?}");
+    let asked: Value = serde_json::from_str(&asked.text).context("read the task")?;
+    let asked = &asked["result"]["task"];
+    let waits = &asked["status"]["message"]["metadata"]["recif.dev/waiting"];
+    let path = format!("/approvals/{}", waits["task"].as_str().context("no task")?);
+    let decision = json!({"approvals": [{"id": waits["approval"]["tools"][0]["id"], "approved": true}]});
+    let answer = ns.send("careful", AGENT_PORT, "POST", &path, &decision).await?;
+    ensure!(answer.status == 200, "{answer:?}");
+    let done = ns.send("careful", AGENT_PORT, "POST", "/", &rpc("GetTask", json!({"id": asked["id"]}))).await?;
+    ensure!(done.text.contains("TASK_STATE_COMPLETED") && done.text.contains("48"), "{done:?}");
+
     let change = json!({"spec": {"replicas": 2}});
     ns.edit(AGENT, "careful", change).await?;
     ns.await_agent_not_ready("careful", REPORT_TIMEOUT, "Failed", &["ApprovalUnsupported", "set storage"]).await?;

@@ -89,7 +89,7 @@ impl AgentApp {
         let named = |agent| -> Arc<dyn ModelBackend> { Arc::new(NamedAgent { name, namespace, agent }) };
         let model = self.agent.clone().map(named);
         let agent = self.agent.clone().ok();
-        let a2a = A2a::new(&self.name, self.card.clone(), self.agent.clone(), self.requests.clone());
+        let a2a = A2a::new(&self.name, &self.namespace, self.card.clone(), self.agent.clone(), self.requests.clone());
         let ledger = self.metrics.usage.clone();
         let sweep = agent.clone().and_then(|agent| approvals::sweep(agent, ledger, self.requests.clone()));
         let approvals = approvals::routes(self.agent.clone(), self.requests.clone());

@@ -202,11 +202,11 @@ pub(crate) struct OpenTurn {
 #[derive(Debug, Serialize)]
 pub(crate) struct WaitingTurn {
     /// Conversation of the turn.
-    pub(super) conversation_id: ConversationId,
+    pub(crate) conversation_id: ConversationId,
     /// Set once it is decided: the same decision again goes on with it where no process does.
-    pub(super) decided: bool,
+    pub(crate) decided: bool,
     #[serde(flatten)]
-    pub(super) parked: ParkedReply,
+    pub(crate) parked: ParkedReply,
 }
 
 impl WaitingTurn {
@@ -263,8 +263,13 @@ impl ParkedReply {
     /// Returns a note for clients that read the text alone. It does not have the task: a model that asks this agent by a tool reads the
     /// text too, and must not decide in a person's place.
     pub(crate) fn note(&self) -> String {
+        format!("[waiting until you approve {}]", self.names())
+    }
+
+    /// Returns the names of the tools.
+    pub(crate) fn names(&self) -> String {
         let names: Vec<_> = self.approval.tools.iter().map(|call| format!("`{}`", call.name)).collect();
-        format!("[waiting until you approve {}]", names.join(", "))
+        names.join(", ")
     }
 }
 
