@@ -49,6 +49,10 @@ const HINTS: &[(&str, &str)] = &[
         "set protocol of the Agent to chat or a2a if it speaks that, or call it by a Tool of type http",
     ),
     (
+        reason::APPROVAL_UNSUPPORTED,
+        "remove approval, give the tool to an Agent with Récif's runner, or do what the message says",
+    ),
+    (
         reason::UNKNOWN_KEYS,
         "run `recif rollout` for it: until then no caller has a name there, and with proxy.requireIdentity none gets in",
     ),

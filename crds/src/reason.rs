@@ -32,6 +32,10 @@ pub const WITHIN_BUDGET: &str = "WithinBudget";
 pub const NO_USAGE_REPORTED: &str = "NoUsageReported";
 /// The web search is left out, as no search service is set.
 pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
+/// Calls of a tool wait for a person, and nobody could be asked.
+pub const APPROVAL_UNSUPPORTED: &str = "ApprovalUnsupported";
+/// What waits is in the memory of one Pod.
+pub const IN_MEMORY: &str = "InMemory";
 /// An image of the user's own gets a provider of models that Récif's runner does not know.
 pub const UNKNOWN_PROVIDER: &str = "UnknownProvider";
 

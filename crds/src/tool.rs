@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ObjectRef, forward_headers,
+    ObjectRef,
+    approval::Approval,
+    forward_headers,
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::ReferenceStatus,
@@ -141,6 +143,9 @@ pub struct ToolSpec {
     #[schemars(range(min = 1))]
     #[serde(default = "thirty")]
     pub timeout: i32,
+    /// Lets calls wait until a person approves them. Only an Agent can ask one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
     /// Offers the tool to agents. Default: true.
     #[serde(default = "yes")]
     pub enabled: bool,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
+    approval::ServerApproval,
     digest, forward_headers,
     references::{RefKind, ReferenceSet},
     schema,
@@ -104,6 +105,9 @@ pub struct ToolServerRef {
     #[schemars(schema_with = "forward_headers::schema")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forward_headers: Vec<String>,
+    /// Lets calls wait until a person approves them. Only an Agent can ask one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ServerApproval>,
 }
 
 impl ToolServerRef {

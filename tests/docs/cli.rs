@@ -26,6 +26,8 @@ recif tools diff rmcp/docs                      # what an MCP server changed of 
 recif logs agent/my-agent -f                    # what its Pods write, through rollouts and restarts
 recif chat agent/my-agent \"What is 6*7?\"        # the answer as it comes; also from a pipe, or as a conversation
 recif chat flow/greeter '{\"name\": \"Ada\"}'       # a flow gets its variables; a set's is flowset/NAME/FLOW
+recif approvals -A                              # the calls of tools that wait for you, at all agents
+recif approve agent/my-agent TASK               # shows the calls of tools that wait for you, and decides on them
 recif top models -A --since 30d --sort cost     # tokens and cost; by agents, flows, models, callers, namespaces
 recif ui                                        # prints the address of the web UI, until Ctrl-C
 recif rollout agent/my-agent --wait             # replaces its Pods, with the images that the operator gives today
@@ -36,10 +38,10 @@ recif machine agent                             # its state machine, as Mermaid
 source <(recif completions bash)                # also zsh and fish; completes names of objects, too
 ```
 
-`chat` says at once, as `why` does, what keeps its target from being ready, and waits for it then. `chat`, `ui`, `top` and `trace --run` reach gateway and control
+`chat` says at once, as `why` does, what keeps its target from being ready, and waits for it then. `chat`, `approvals`, `approve`, `ui`, `top` and `trace --run` reach gateway and control
 plane through the API server, as `kubectl port-forward` does; the Role `recif-visitor` in `recif-system` gives the rights for that.
 `chat --gateway URL` (`RECIF_GATEWAY`) needs none. They sign in with the token of your kubeconfig; where it has none,
-`RECIF_TOKEN=$(kubectl create token NAME)` is used by `chat`, `top` and `trace --run`, and `ui` has a page for it. The kubeconfig's token is never sent over a way that
+`RECIF_TOKEN=$(kubectl create token NAME)` is used by `chat`, `approvals`, `approve`, `top` and `trace --run`, and `ui` has a page for it. The kubeconfig's token is never sent over a way that
 others could read.
 
 An Agent is talked to in [its protocol](agents.md#its-protocol), which `chat` reads from the object; where it cannot, `POST /chat`. Of one that

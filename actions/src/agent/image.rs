@@ -29,6 +29,14 @@ pub(super) fn is_runner(agent: &Agent, settings: &RenderSettings) -> bool {
     agent.spec.image == DEFAULT_IMAGE || of_container(agent, settings) == settings.runner_image
 }
 
+/// Reports whether the container is known to run Récif's runner: the spec names the operator's image of it, or that is the default. A
+/// default that is another image may be anything. One that an older operator pinned stays known: a tool that the template gets later
+/// replaces it.
+pub(super) fn is_known_runner(agent: &Agent, settings: &RenderSettings) -> bool {
+    let image = if agent.spec.image == DEFAULT_IMAGE { &settings.agent_image } else { &agent.spec.image };
+    *image == settings.runner_image
+}
+
 /// Returns the image of the container.
 pub(super) fn of_container<'a>(agent: &'a Agent, settings: &'a RenderSettings) -> &'a str {
     of_operator(agent, settings).unwrap_or(&agent.spec.image)

@@ -1,5 +1,6 @@
 //! `Agent` kind: validation, inputs and rendering. The lifecycle is that of every workload (`crate::workload`).
 
+mod approval;
 mod exposed;
 mod image;
 mod parts;
@@ -91,6 +92,12 @@ impl WorkloadKind for Agent {
         let lookup = Resolver::new(deps, namespace);
         let mut inputs = lookup.inputs(Some(&Node::new(RefKind::Agent, name)), &self.references());
         inputs.add("Settings", references::Resolution::Resolved(settings_digest(&deps.settings, namespace)));
+        let may_not_know = !image::is_known_runner(self, &deps.settings)
+            && AgentReferences::look_up(self, deps).asking_tools().next().is_some();
+        let asks = approval::asks(self).or(may_not_know.then_some("an image that may not"));
+        if let Some(asks) = asks {
+            inputs.add("Asks", references::Resolution::Resolved(asks.to_owned()));
+        }
         inputs
     }
 
@@ -114,8 +121,14 @@ impl WorkloadKind for Agent {
 
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let found = AgentReferences::look_up(self, deps);
+        let asking = found.asking_tools().next().map(|(tool, _)| tool);
+        if let Some(sentence) = approval::unsupported(self, found.asking_tools(), &deps.settings) {
+            return Err(ActionError::terminal(reason::APPROVAL_UNSUPPORTED, sentence));
+        }
         let parts = AgentParts { is_own_image: !image::is_runner(self, &deps.settings), ..found.parts()? };
         let config = render::agent_config(self, &parts, &deps.settings).map_err(terminal)?;
+        let is_stored = config.plain.get("CORAIL_STORAGE").is_some_and(|storage| storage == "postgresql");
+        let durable = asking.map(|tool| approval::durability(self, tool, is_stored)).transpose()?.flatten();
         let proxy = self.proxy_image(&deps.settings);
         let agent = image::of_container(self, &deps.settings);
         let images = AgentImages { agent, proxy: self.pinned_proxy(&proxy) };
@@ -146,7 +159,13 @@ impl WorkloadKind for Agent {
             content_hash: config.content_hash,
             running: Vec::from(running.map_err(terminal)?),
             overlay: self.spec.pod_template.is_some(),
-            conditions: knowledge.into_iter().chain(left_out).chain(understood).chain(fell_back).collect(),
+            conditions: knowledge
+                .into_iter()
+                .chain(left_out)
+                .chain(understood)
+                .chain(fell_back)
+                .chain(durable)
+                .collect(),
         };
         workload::with_policies(self, deps, rendered)
     }

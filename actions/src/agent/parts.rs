@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{
     Agent, Flow, HasReferences, Model, PluginConfig, Prompt, RefKind, Reference, Tool, ToolSpec, agent::AgentSpec,
-    tool::ToolType,
+    approval::Approval, tool::ToolType,
 };
 use machine::ActionError;
 
@@ -117,6 +117,14 @@ impl AgentReferences {
         // The tool of a knowledge base has this prefix.
         let is_search = !spec.knowledge_bases.is_empty() && name.starts_with("search_");
         names.is_empty() || names.contains(&name) || is_search
+    }
+
+    /// Returns the tools whose calls a person has to approve, by their names in the spec.
+    pub(super) fn asking_tools(&self) -> impl Iterator<Item = (&str, &Approval)> {
+        self.tools.iter().filter_map(|(name, tool, _)| {
+            let tool = tool.as_deref().filter(|tool| tool.spec.enabled)?;
+            Some((name.as_str(), tool.spec.needed_approval()?))
+        })
     }
 
     /// Returns the providers of the Model of `modelRef` and of those that stand in for it.

@@ -113,6 +113,7 @@ pub(crate) fn chosen_tools(cache: &dyn CacheReader, from: &str, entry: &ToolServ
     let tools = chosen.filter_map(|name| {
         let mut spec = ToolSpec::of_server(entry.tool_name(name), server_ref(entry, name));
         spec.forward_headers.clone_from(&entry.forward_headers);
+        spec.approval = entry.approval_of(name).cloned();
         complete(&mut spec, access.clone(), server.url.clone(), definitions.get(name)?);
         let metadata = ObjectMeta { namespace: Some(from.to_owned()), ..ObjectMeta::default() };
         Some((name.to_owned(), Tool { metadata, spec, status: None }))

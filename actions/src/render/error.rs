@@ -79,6 +79,11 @@ pub enum RenderError {
         /// Other Tool.
         other: String,
     },
+    /// Calls of a flow's tool wait for a person.
+    #[error(
+        "tool {0:?} asks a person, and a flow has no conversation to wait in: remove its approval, or give it to an Agent"
+    )]
+    ApprovalUnsupported(String),
     /// Headers of two tools would be the same variable with different values.
     #[error(
         "two headers from different Secrets would both be the variable {0}: rename one of the tools in its spec.name"
@@ -146,6 +151,7 @@ impl RenderError {
             | Self::UnknownStorage(_)
             | Self::PodSecurity { .. }
             | Self::PodTemplate(_) => reason::INVALID_SPEC,
+            Self::ApprovalUnsupported(_) => reason::APPROVAL_UNSUPPORTED,
             Self::InFlow { error, .. } => error.reason(),
             Self::MissingDatabaseUrl => reason::MISSING_DATABASE_URL,
             Self::InvalidDatabaseUrl { .. } => reason::INVALID_DATABASE_URL,

@@ -101,6 +101,17 @@ struct RenderedTool<'a> {
     output_schema: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<i32>,
+    /// Person who has to approve a call before it is made, if one has to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval: Option<RenderedApproval<'a>>,
+}
+
+#[derive(Serialize)]
+struct RenderedApproval<'a> {
+    when: &'a str,
+    by: &'a str,
+    /// Seconds.
+    timeout: u64,
 }
 
 #[derive(Serialize)]
@@ -146,6 +157,11 @@ fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<RenderedTool<'a>> {
         input_schema: spec.input_schema.as_ref(),
         output_schema: spec.output_schema.as_ref(),
         timeout: Some(spec.timeout),
+        approval: spec.needed_approval().map(|approval| RenderedApproval {
+            when: &approval.when,
+            by: &approval.by,
+            timeout: approval.patience().as_secs(),
+        }),
     })
 }
 

@@ -50,6 +50,7 @@ pub const EDGES: &[Edge<WorkloadPhase>] = &[
 /// Failure reasons that a later retry does not repair.
 pub const NOT_RETRYABLE: &[&str] = &[
     reason::INVALID_SPEC,
+    reason::APPROVAL_UNSUPPORTED,
     reason::INVALID_DATABASE_URL,
     reason::MISSING_DATABASE_URL,
     reason::NAME_CONFLICT,
@@ -79,6 +80,7 @@ pub(super) const RENDERED_CONDITIONS: &[&str] = &[
     condition_type::MODEL_FALLBACK,
     condition_type::EGRESS_RESTRICTED,
     condition_type::METADATA_REACHABLE,
+    condition_type::APPROVALS_DURABLE,
 ];
 
 /// Condition types that the actions of a workload write.
@@ -90,4 +92,5 @@ pub const CONDITIONS: &[&str] = &[
     condition_type::CONFIG_UNDERSTOOD,
     condition_type::EGRESS_RESTRICTED,
     condition_type::METADATA_REACHABLE,
+    condition_type::APPROVALS_DURABLE,
 ];

@@ -37,6 +37,8 @@ pub const CONFIG_UNDERSTOOD: &str = "ConfigUnderstood";
 pub const EGRESS_RESTRICTED: &str = "EgressRestricted";
 /// True if that policy admits the metadata service from which a model's credentials come; absent otherwise.
 pub const METADATA_REACHABLE: &str = "MetadataReachable";
+/// False if turns that wait for a person are lost with their Pod; absent where they are stored, and without a tool that asks.
+pub const APPROVALS_DURABLE: &str = "ApprovalsDurable";
 /// True if the scaler can set the number of Pods; written by the scaler, and absent without `spec.scaling`.
 pub const SCALING_ACTIVE: &str = "ScalingActive";
 /// True once models that stand in answer at least half of an agent's requests, as gateways see it, and until they answer less than a

@@ -2,6 +2,7 @@
 
 mod agent_fields;
 mod agent_protocols;
+mod approval;
 mod audit;
 mod bad_input;
 mod bad_requests;
@@ -81,6 +82,7 @@ const THEMES: &[&[Scenario]] = &[
     mcp_servers::SCENARIOS,
     tool_servers::SCENARIOS,
     pins::SCENARIOS,
+    approval::SCENARIOS,
     callers::SCENARIOS,
     store::SCENARIOS,
     store_faults::SCENARIOS,

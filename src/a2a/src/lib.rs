@@ -18,7 +18,7 @@ mod version;
 pub use self::{
     card::{A2aInterface, CARD_PATH, CardError},
     error::A2aError,
-    request::{OutgoingMessage, cancel_task, get_task, send_message, stream_message},
+    request::{MAY_WAIT, OutgoingMessage, cancel_task, get_task, send_message, stream_message},
     task_state::TaskState,
     turn::A2aTurn,
     version::{VERSION_HEADER, Version},

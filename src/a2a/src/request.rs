@@ -6,6 +6,10 @@ use serde_json::{Value, json};
 
 use crate::version::Version;
 
+/// Key of the metadata of a request that sends a message. With the value false no person reads the answer: an agent of Récif's runtime then
+/// refuses calls of tools that a person has to approve, in place of a task that waits.
+pub const MAY_WAIT: &str = "recif.dev/may-wait";
+
 /// Message to an agent: one text part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutgoingMessage<'a> {

@@ -1,7 +1,7 @@
 //! Commands of `recif` for people: the history and state of objects, the kinds, and their state machines.
 //!
 //! Each command reads, then passes what it read to pure functions that decide on the output; those are tested. Only
-//! `rollout`, `tools accept`, `rotate-identity` and `doctor --pull` write to the cluster; `chat`, `ui`, `top` and
+//! `rollout`, `tools accept`, `rotate-identity` and `doctor --pull` write to the cluster; `chat`, `approvals`, `approve`, `ui`, `top` and
 //! `trace --run` connect to its gateway and control plane. The
 //! binary also works under the name `kubectl-recif`, which makes it a kubectl plugin: `kubectl recif why
 //! agent/my-agent`.
@@ -58,6 +58,10 @@ pub enum CliCommand {
     Logs(logs::LogsArgs),
     /// Talk to an agent, or ask a flow, through the gateway
     Chat(chat::ChatArgs),
+    /// List the calls of tools that wait for you, at all agents
+    Approvals(chat::ApprovalsArgs),
+    /// List calls of an agent's tools that wait for you, and approve or reject them
+    Approve(chat::ApproveArgs),
     /// Show the web UI of the cluster's control plane on this machine
     Ui(ui::UiArgs),
     /// Replace the Pods of a workload, with the images that the operator gives today
@@ -90,6 +94,8 @@ impl CliCommand {
             Self::Tools(args) => tools::run(args).await,
             Self::Logs(args) => logs::run(args).await,
             Self::Chat(args) => chat::run(args).await,
+            Self::Approvals(args) => chat::approvals(args).await,
+            Self::Approve(args) => chat::approve(args).await,
             Self::Ui(args) => ui::run(args).await,
             Self::Rollout(args) => rollout::run(args).await,
             Self::RotateIdentity(args) => rotate_identity::run(args).await,

@@ -8,6 +8,7 @@ use control_plane::ControlPlaneArgs;
 use daemon::runtime::Runtime;
 use gateway::{GatewayArgs, RequestCount};
 use kube::Client;
+use node::RUNNER_IMAGE;
 use operator::{args::OperatorArgs, discovery::HostMap};
 use tokio::{
     net::TcpListener,
@@ -106,6 +107,8 @@ impl PlatformParts {
             "--leader-elect=false",
             "--network-policies=false",
             "--local",
+            "--agent-image",
+            RUNNER_IMAGE,
             "--operator-namespace",
             NAMESPACE,
             "--closed-ports",

@@ -92,6 +92,7 @@ fn a_template_in_a_secret_has_one_line() {
 
 #[test]
 fn a_server_of_which_every_tool_needs_approval_is_to_be_added() {
+    let ask = "set approval: {when: Always, tools: [c]} to ask";
     let tool = |names: Value| {
         let server = json!({ "kind": "RemoteMCPServer", "name": "r", "toolNames": names, "requireApproval": ["c"] });
         agent("a", &json!({ "tools": [{ "mcpServer": server }] }))
@@ -99,9 +100,9 @@ fn a_server_of_which_every_tool_needs_approval_is_to_be_added() {
     let start = "loss Agent n/a spec.declarative.tools[0].mcpServer.requireApproval: c needs approval and is left out;";
     let all = tool(json!(["c"]));
     assert_eq!(object(&imported(&all), "Agent", "a")["spec"]["toolServers"], Value::Null);
-    assert_reported(&all, &[&format!("{start} add RemoteMCPServer r to toolServers to allow it without")]);
+    assert_reported(&all, &[&format!("{start} add RemoteMCPServer r to toolServers, and {ask}")]);
     let one = tool(json!(["c", "d"]));
-    assert_reported(&one, &[&format!("{start} take it out of exclude to allow it without")]);
+    assert_reported(&one, &[&format!("{start} take it out of exclude, and {ask}")]);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Runs one turn of a conversation: from a user's message to the model's answer.
 //!
-//! Only a finished turn is stored: one that fails, or whose client disconnects, leaves the conversation unchanged.
+//! Only a finished turn is stored: one that fails, whose client disconnects, or that [waits](super::parking) leaves the conversation
+//! unchanged.
 
 use std::{sync::Arc, time::Instant};
 
 use crds::usage::Purpose;
-use serde::Serialize;
 use serde_json::{Map, Value};
 use telemetry::semconv::GEN_AI_CONVERSATION_ID;
 use tokio::sync::mpsc::Sender;
@@ -13,13 +13,15 @@ use tokio::sync::mpsc::Sender;
 use super::{
     Lookup,
     caller::CallerContext,
+    chat_reply::ChatReply,
     config::RunnerConfig,
     conversations::{
         Conversations,
         history::{ConversationId, History, StoredConversation, TurnStorage, UserName},
     },
     database::{DatabaseError, DatabaseScope},
-    models::{self, Answerer, Http, Message, Model, ModelError, ModelRequest, OutputFormat},
+    models::{self, Http, Message, Model, ModelError, ModelRequest, OutputFormat},
+    parking::{OpenTurn, ParkedTurns},
     tools::Toolbox,
     turn::{self, TOOL_TURNS, TurnOutcome},
     turn_event::TurnEvent,
@@ -28,12 +30,14 @@ use super::{
 
 /// Agent that can answer.
 pub(super) struct Agent {
-    name: Arc<str>,
-    model: Arc<dyn Model>,
+    pub(super) name: Arc<str>,
+    pub(super) model: Arc<dyn Model>,
     background: Arc<dyn Model>,
     system_prompt: Option<Arc<str>>,
-    tools: Toolbox,
-    conversations: Conversations,
+    pub(super) tools: Toolbox,
+    pub(super) conversations: Conversations,
+    /// Turns that wait for their callers.
+    pub(super) parked: ParkedTurns,
 }
 
 /// Request for one turn.
@@ -44,6 +48,8 @@ pub(super) struct ChatTurn {
     pub(super) conversation: Option<ConversationId>,
     /// Allows that conversation to be created by this turn.
     pub(super) may_create: bool,
+    /// Lets calls that the caller has to approve wait; otherwise they are refused.
+    pub(super) may_wait: bool,
     /// Message of the user.
     pub(super) message: String,
 }
@@ -66,21 +72,7 @@ pub(super) struct PreparedTurn {
     /// Messages of the earlier turns.
     messages: Vec<Arc<Message>>,
     message: String,
-}
-
-/// Body of a JSON answer.
-#[derive(Debug, Serialize)]
-pub(super) struct ChatReply {
-    /// Whole text of the model.
-    pub(super) reply: String,
-    /// Id by which the conversation is continued.
-    pub(super) conversation_id: String,
-    /// Title of the conversation; only with its first reply.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) title: Option<String>,
-    /// Model that answered each request of the turn.
-    #[serde(skip)]
-    pub(super) answerers: Vec<Answerer>,
+    may_wait: bool,
 }
 
 /// Failure of a turn.
@@ -101,6 +93,21 @@ pub(super) enum TurnError {
          conversation"
     )]
     Overtaken,
+    /// The first turn of the conversation is parked.
+    #[error("the turn before is not over: approve or reject its calls, or wait until it has gone on")]
+    Waits,
+    /// This process ends, and has given the turn back.
+    #[error("this replica ends, and the turn goes on at another one: send the decision again")]
+    Draining,
+    /// The database did not answer before a call of a parked turn.
+    #[error(
+        "the turn stopped before a call, because the database did not answer: it goes on by itself, or, where it needs \
+         its caller, once the same decision is sent again: {0}"
+    )]
+    Interrupted(DatabaseError),
+    /// Another process has claimed the turn.
+    #[error("another replica goes on with this turn: its answer will be in the conversation")]
+    ClaimLost,
     /// No random id can be generated.
     #[error("the system has no random numbers to name a conversation with: {0}")]
     Random(#[from] getrandom::Error),
@@ -136,7 +143,8 @@ impl Agent {
         let conversations = Conversations::open(&config.storage, &config.agent)?;
         let prompt = config.system_prompt.clone();
         let agent = Self::with(model.clone(), background.unwrap_or(model), prompt, tools);
-        Ok(Self { name: config.agent.as_str().into(), conversations, ..agent })
+        let parked = ParkedTurns::open(conversations.database_scope());
+        Ok(Self { name: config.agent.as_str().into(), conversations, parked, ..agent })
     }
 
     /// Creates an agent around `model`, with conversations in memory; `background` generates their titles.
@@ -148,13 +156,15 @@ impl Agent {
     ) -> Self {
         let conversations = Conversations::memory();
         let (name, system_prompt) = ("agent".into(), system_prompt.map(Into::into));
-        Self { name, model, background, system_prompt, tools, conversations }
+        let parked = ParkedTurns::open(None);
+        Self { name, model, background, system_prompt, tools, conversations, parked }
     }
 
     /// Replaces the conversation store.
     #[cfg(test)]
     pub(super) fn with_conversations(self, conversations: Conversations) -> Self {
-        Self { conversations, ..self }
+        let parked = ParkedTurns::open(conversations.database_scope());
+        Self { conversations, parked, ..self }
     }
 
     /// Returns the database and scope of the agent's rows; `None` when conversations are in memory.
@@ -167,7 +177,7 @@ impl Agent {
     /// # Errors
     /// It does not exist, or cannot be read.
     pub(super) async fn prepare_turn(&self, turn: ChatTurn) -> Result<PreparedTurn, TurnError> {
-        let ChatTurn { caller, conversation, may_create: may_begin, message } = turn;
+        let ChatTurn { caller, conversation, may_create: may_begin, may_wait, message } = turn;
         if self.model.needs_key() && caller.key.is_none() {
             return Err(ModelError::no_key().into());
         }
@@ -176,14 +186,19 @@ impl Agent {
             Some(id) => match self.conversations.history(&id, &caller.user).await? {
                 History::Known(StoredConversation { messages, .. }) => (id, messages),
                 History::Unknown if may_begin => (id, Vec::new()),
-                History::Unknown | History::Foreign => return Err(TurnError::NoConversation(id)),
+                History::Unknown => {
+                    // It is stored once its first turn has ended.
+                    let waits = self.parked.is_open(&id, &caller.user).await?;
+                    return Err(if waits { TurnError::Waits } else { TurnError::NoConversation(id) });
+                }
+                History::Foreign => return Err(TurnError::NoConversation(id)),
             },
         };
-        Ok(PreparedTurn { caller, id, messages, message })
+        Ok(PreparedTurn { caller, id, messages, message, may_wait })
     }
 
-    /// Answers the turn and stores it. With `tokens`, text and tool calls are sent there as they happen. Dropping the
-    /// future cancels the turn.
+    /// Answers the turn and stores it, or parks it where calls wait for the caller. With `tokens`, text and tool calls are sent there as
+    /// they happen. Dropping the future cancels the turn.
     ///
     /// # Errors
     /// The model failed, or the conversation cannot be stored. An error of a tool goes to the model instead.
@@ -192,14 +207,24 @@ impl Agent {
         turn: PreparedTurn,
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<ChatReply, TurnError> {
-        let PreparedTurn { caller, id, mut messages, message } = turn;
+        let PreparedTurn { caller, id, mut messages, message, may_wait } = turn;
         let span = caller.account.trace().begin_turn(&self.name);
         span.set(GEN_AI_CONVERSATION_ID, id.to_string());
         let caller = caller.within(span.scope());
         let before = messages.len();
         messages.push(Arc::new(Message::user(message.as_str())));
 
-        let mut request = self.request(messages);
+        let mut turn = OpenTurn {
+            conversation: id,
+            title: None,
+            request: self.request(messages),
+            earlier: before,
+            tool_turns: TOOL_TURNS,
+            text: String::new(),
+            round: 0,
+        };
+        // A call that could not wait must not be found out after others were made.
+        let may_wait = may_wait && self.can_park().await;
         // The title is generated concurrently; a turn that fails does not wait for it.
         let title = async {
             if before > 0 {
@@ -208,19 +233,30 @@ impl Agent {
             let account = caller.account.clone().with_purpose(Purpose::Title);
             Ok(Some(self.background.title(&message, caller.key.clone(), account).await))
         };
-        let (reply, title) = match futures::try_join!(self.converse(&caller, &mut request, tokens), title) {
+        let answer = self.converse(&caller, &mut turn.request, tokens, &mut turn.tool_turns, may_wait);
+        let (mut outcome, title) = match futures::try_join!(answer, title) {
             Ok(both) => both,
             Err(error) => {
                 span.end_turn(Err(error.word()));
                 return Err(error.into());
             }
         };
-        span.end_turn(Ok(&reply));
-        let turn = request.messages.split_off(before);
-        if !self.conversations.add(&id, &caller.user, turn, title.as_deref()).await? {
-            return Err(TurnError::NoConversation(id));
+        turn.title = title;
+        let parked = self.park(&caller, &mut turn, None, &mut outcome, tokens).await?;
+        span.end_turn(Ok(&outcome));
+        let OpenTurn { conversation, title, mut request, .. } = turn;
+        let TurnOutcome { text, answerers, .. } = outcome;
+        let mut reply =
+            ChatReply { reply: text, conversation_id: conversation.to_string(), title, answerers, parked: None };
+        if let Some(parked) = parked {
+            reply.park(parked, tokens).await;
+            return Ok(reply);
         }
-        Ok(ChatReply { reply: reply.text, conversation_id: id.to_string(), title, answerers: reply.answerers })
+        let messages = request.messages.split_off(before);
+        if !self.conversations.add(&conversation, &caller.user, messages, reply.title.as_deref()).await? {
+            return Err(TurnError::NoConversation(conversation));
+        }
+        Ok(reply)
     }
 
     /// Returns a conversation.
@@ -254,7 +290,7 @@ impl Agent {
         }
         let caller = &caller.clone().within(span.scope());
         let mut request = ModelRequest { config: config.into(), output, ..self.request(messages) };
-        let outcome = self.converse(caller, &mut request, tokens).await;
+        let outcome = self.converse(caller, &mut request, tokens, &mut { TOOL_TURNS }, false).await;
         span.end_turn(outcome.as_ref().map_err(ModelError::word));
         let outcome = outcome?;
         if let Some(TurnRecord { conversation, earlier, turns }) = record {
@@ -268,7 +304,8 @@ impl Agent {
         Ok(outcome)
     }
 
-    fn request(&self, messages: Vec<Arc<Message>>) -> ModelRequest {
+    /// Returns a request to the model with these messages.
+    pub(super) fn request(&self, messages: Vec<Arc<Message>>) -> ModelRequest {
         ModelRequest {
             system: self.system_prompt.clone(),
             messages,
@@ -277,11 +314,15 @@ impl Agent {
         }
     }
 
-    async fn converse(
+    /// Lets the model answer the last message of the request for this caller, with at most `tool_turns` tool turns. Calls that the
+    /// caller has to approve wait only where they may.
+    pub(super) async fn converse(
         &self,
         caller: &CallerContext,
         request: &mut ModelRequest,
         tokens: Option<&Sender<TurnEvent>>,
+        tool_turns: &mut usize,
+        may_wait: bool,
     ) -> Result<TurnOutcome, ModelError> {
         let mut line =
             AccessLog { caller, began: Instant::now(), tools: Vec::new(), models: Vec::new(), outcome: "cut off" };
@@ -289,15 +330,19 @@ impl Agent {
         request.key = caller.key.clone();
         request.account = caller.account.clone();
         let tools = self.tools.for_request(&caller.headers, &caller.account);
-        let talk = turn::TurnLoop { model: &*self.model, tools: &tools, events: tokens };
-        let outcome = talk.run(request, &mut { TOOL_TURNS }).await;
+        let talk = turn::TurnLoop { model: &*self.model, tools: &tools, events: tokens, may_wait };
+        let outcome = talk.run(request, tool_turns).await;
         let name = |message: &Arc<Message>| match &**message {
             // The name comes from the model and may be of any length.
             Message::Call(call) => Some(call.name.chars().take(64).collect()),
             _ => None,
         };
         line.tools = request.messages[before..].iter().filter_map(name).collect();
-        line.outcome = if outcome.is_ok() { "answered" } else { "failed" };
+        line.outcome = match &outcome {
+            Ok(outcome) if outcome.waiting.is_empty() => "answered",
+            Ok(_) => "waits",
+            Err(_) => "failed",
+        };
         line.models = outcome.as_ref().map(|outcome| models::answerer_names(&outcome.answerers)).unwrap_or_default();
         outcome
     }
@@ -312,12 +357,16 @@ impl Agent {
         self.model.failure()
     }
 
-    /// Checks that conversations can be read and written.
+    /// Checks that conversations can be read and written, and that turns can wait where tools ask.
     ///
     /// # Errors
     /// The reason why not, as a sentence for `/readyz`.
     pub(super) async fn check(&self) -> Result<(), String> {
-        self.conversations.check().await.map_err(|error| format!("conversations: {error}"))
+        self.conversations.check().await.map_err(|error| format!("conversations: {error}"))?;
+        if self.asks_callers() {
+            self.parked.check().await.map_err(|error| format!("turns that wait for a person: {error}"))?;
+        }
+        Ok(())
     }
 }
 

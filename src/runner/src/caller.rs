@@ -39,6 +39,11 @@ impl RequestHeaders {
     pub(super) fn values(&self, name: &HeaderName) -> impl Iterator<Item = &HeaderValue> {
         self.0.get_all(name).iter()
     }
+
+    /// Reports whether there is a header of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
 }
 
 impl From<HeaderMap> for RequestHeaders {

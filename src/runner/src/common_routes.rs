@@ -40,7 +40,7 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use telemetry::Tracing;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{
     caller::CallerContext,
@@ -122,6 +122,8 @@ pub(super) struct RunnerService {
     pub(super) requests: TaskTracker,
     /// Recorder of spans, whose last ones are sent at the end.
     pub(super) tracing: Tracing,
+    /// Task that goes on with turns which no request carries, if there is one. It ends with the service.
+    pub(super) sweep: Option<AbortOnDropHandle<()>>,
 }
 
 impl CommonRoutes {
@@ -133,7 +135,7 @@ impl CommonRoutes {
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .layer(middleware::from_fn_with_state(self.clone(), track))
             .merge(self.probes());
-        RunnerService { router, requests, tracing }
+        RunnerService { router, requests, tracing, sweep: None }
     }
 
     fn probes(self) -> Router {

@@ -8,7 +8,10 @@
 
 mod a2a;
 mod agent;
+mod approvals;
 mod caller;
+mod chat_reply;
+mod claimed_writes;
 mod common_routes;
 mod config;
 mod conversations;
@@ -19,7 +22,9 @@ mod metrics;
 mod mode;
 mod models;
 mod openai_api;
+mod parking;
 mod process_attributes;
+mod resume;
 mod serve;
 mod server;
 mod sse;

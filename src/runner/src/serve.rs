@@ -160,7 +160,7 @@ pub(super) async fn serve(
     stop: impl Future<Output = ()>,
     grace: Duration,
 ) -> Result<(), ServeError> {
-    let RunnerService { router, requests, tracing } = service;
+    let RunnerService { router, requests, tracing, sweep: _sweep } = service;
     let finished = CancellationToken::new();
     // Tokens are small writes: Nagle's algorithm would delay them.
     let listener = listener.tap_io(|stream| {

@@ -2,7 +2,8 @@
 //!
 //! | route | answer |
 //! |---|---|
-//! | `POST /chat` `{message, conversation_id?}` | `{reply, conversation_id, title?}`, or events when `Accept` has `text/event-stream` |
+//! | `POST /chat` `{message, conversation_id?, may_wait?}` | `{reply, conversation_id, title?}`, or events when `Accept` has `text/event-stream`; 202 with `task` and `approval` for a turn that [waits](super::parking) |
+//! | `GET /approvals`, `GET` and `POST /approvals/{task}` | [what waits for the caller, and its decision](super::approvals) |
 //! | `GET /.well-known/agent-card.json`, `POST /` | [A2A](super::a2a) |
 //! | `GET /v1/models`, `POST /v1/chat/completions`, `POST /v1/responses` | [OpenAI's API](super::openai_api) |
 //!
@@ -15,7 +16,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Router,
     body::Bytes,
     extract::{Request, State, rejection::BytesRejection},
     http::{StatusCode, header::HeaderMap},
@@ -24,19 +25,19 @@ use axum::{
     routing::post,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use super::{
     a2a::{A2a, CardSettings},
-    agent::{Agent, ChatReply, ChatTurn, TurnError},
+    agent::{Agent, ChatTurn, TurnError},
+    approvals,
     caller::CallerContext,
     common_routes::{CommonRoutes, ErrorResponse, ReadinessCheck, RunnerService, wants_events},
     conversations::history::ConversationId,
     metrics::RunnerMetrics,
     openai_api::{self, NamedAgent, backend::ModelBackend},
     sse,
-    usage::UsageAccount,
 };
 
 /// State shared by the routes.
@@ -61,6 +62,8 @@ pub(super) struct AgentApp {
 struct Chat {
     message: String,
     conversation_id: Option<String>,
+    /// False: refuse calls that the caller has to approve, because the caller is no person and cannot.
+    may_wait: Option<bool>,
 }
 
 impl AgentApp {
@@ -86,16 +89,20 @@ impl AgentApp {
         let named = |agent| -> Arc<dyn ModelBackend> { Arc::new(NamedAgent { name, namespace, agent }) };
         let model = self.agent.clone().map(named);
         let agent = self.agent.clone().ok();
-        let a2a = A2a::new(&self.name, self.card.clone(), self.agent.clone(), self.requests.clone());
+        let a2a = A2a::new(&self.name, &self.namespace, self.card.clone(), self.agent.clone(), self.requests.clone());
+        let ledger = self.metrics.usage.clone();
+        let sweep = agent.clone().and_then(|agent| approvals::sweep(agent, ledger, self.requests.clone()));
+        let approvals = approvals::routes(self.agent.clone(), self.requests.clone());
         let routes = Router::new()
             .route("/chat", post(chat))
             .fallback(async || ErrorResponse(StatusCode::NOT_FOUND, "unknown route; POST to /chat".into()))
             .with_state(self)
+            .merge(approvals)
             .merge(a2a.routes())
             .merge(openai_api::routes(model));
         let service = shell.wrap(routes);
         let router = service.router.layer(middleware::from_fn_with_state(agent, add_model_failure));
-        RunnerService { router, ..service }
+        RunnerService { router, sweep, ..service }
     }
 }
 
@@ -121,23 +128,23 @@ async fn chat(
     if is_stream {
         let models = agent.models();
         let response = sse::respond(&models, async move |tokens| match agent.respond(turn, Some(&tokens)).await {
-            Ok(reply) => Ok(done_event(reply, &account)),
+            Ok(reply) => Ok(reply.done_event(&account)),
             Err(error) => Err(error.to_string()),
         });
         return Ok(response.await);
     }
-    let reply = agent.respond(turn, None).await?;
-    let answerer = reply.answerers.first().cloned();
-    Ok(sse::with_model(Json(reply).into_response(), answerer))
+    Ok(agent.respond(turn, None).await?.into_response())
 }
 
 impl From<TurnError> for ErrorResponse {
     fn from(error: TurnError) -> Self {
         let status = match &error {
             TurnError::Model(error) => error.response_status(),
-            TurnError::Conversations(_) => StatusCode::SERVICE_UNAVAILABLE,
+            TurnError::Conversations(_) | TurnError::Interrupted(_) | TurnError::Draining => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             TurnError::NoConversation(_) => StatusCode::NOT_FOUND,
-            TurnError::Overtaken => StatusCode::CONFLICT,
+            TurnError::Overtaken | TurnError::Waits | TurnError::ClaimLost => StatusCode::CONFLICT,
             TurnError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())
@@ -158,16 +165,11 @@ fn read_turn(body: &[u8], caller: CallerContext) -> Result<ChatTurn, ErrorRespon
     };
     let conversation = chat.conversation_id.map(parse).transpose()?;
     let may_begin = conversation.as_ref().is_none_or(|id| !id.is_generated());
-    Ok(ChatTurn { caller, conversation, may_create: may_begin, message: chat.message })
-}
-
-/// Returns the data of the last event: the reply without its text.
-fn done_event(reply: ChatReply, account: &UsageAccount) -> Value {
-    let mut words = json!({ "conversation_id": reply.conversation_id });
-    if let Some(title) = reply.title {
-        words["title"] = title.into();
-    }
-    sse::add_models(&mut words, &reply.answerers);
-    sse::add_usage(&mut words, account);
-    words
+    Ok(ChatTurn {
+        caller,
+        conversation,
+        may_create: may_begin,
+        may_wait: chat.may_wait.unwrap_or(true),
+        message: chat.message,
+    })
 }

@@ -1,7 +1,8 @@
 //! Streams a turn as server-sent events (SSE).
 //!
 //! Each piece of text is an event without a name, `data: {"token":"…"}`. Each tool call is enclosed by the events
-//! `tool_call`, `{"id":"…","name":"…","arguments":{…}}`, and `tool_result`, `{"id":"…","ok":true,"tookMs":7}`. The last
+//! `tool_call`, `{"id":"…","name":"…","arguments":{…}}`, and `tool_result`, `{"id":"…","ok":true,"tookMs":7}`. A turn that
+//! waits for a person has the event `approval` before its end, with what a JSON answer has ([`parking`](super::parking)). The last
 //! event is `done`, for an agent with `{"conversation_id":"…","title":"…"}` (the title only with the first reply of a
 //! conversation), each with `"models":["openai/gpt-5"]`, one for each request to a model, `"fallback":true` when one of
 //! them was not the first model, and `"usage":{"input":7,…}`, the tokens of all of them; or `error` with `{"error":"…"}`; a stream that ends without one of them was cut off. The whole reply
@@ -133,6 +134,7 @@ fn to_event(turn_event: TurnEvent) -> Option<Result<Event, Infallible>> {
         TurnEvent::Outcome { id, ok, took } => {
             event(Some("tool_result"), json!({ "id": id, "ok": ok, "tookMs": took.as_millis() }))
         }
+        TurnEvent::Parked(waiting) => event(Some("approval"), waiting),
     })
 }
 

@@ -186,4 +186,16 @@ mod tests {
         assert_eq!(answers[0]["error"]["code"], METHOD_NOT_FOUND);
         assert_eq!(answers[1], json!({"jsonrpc": "2.0", "id": 9, "result": {}}));
     }
+
+    #[tokio::test]
+    async fn a_call_that_a_person_has_to_approve_is_refused() {
+        let tools = r#"[{"name": "calculator", "type": "builtin", "approval": {"when": "Always"}}]"#;
+        let toolbox =
+            Toolbox::new(CallableTool::read_all(tools).unwrap(), Arc::new(|_: &str| None), RunnerMetrics::default());
+        let call = rpc_request(1, "tools/call", json!({"name": "calculator", "arguments": {"expression": "6*7"}}));
+        let answer = respond(&toolbox, &call.to_string()).await.unwrap();
+        assert_eq!(answer["result"]["isError"], true);
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with("refused: a person has to approve"), "{text}");
+    }
 }

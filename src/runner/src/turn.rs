@@ -4,6 +4,7 @@
 //! answers with text only, has used up its tool turns, or has spent the tokens of the request's budget.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,8 +12,9 @@ use futures::StreamExt;
 use telemetry::semconv::RECIF_TOOL_TURNS;
 use tokio::sync::mpsc::Sender;
 
-use super::models::{Answerer, Chunk, Message, Model, ModelError, ModelRequest, Usage};
-use super::tools::Toolbox;
+use super::conversations::history::ConversationId;
+use super::models::{Answerer, Chunk, Message, Model, ModelError, ModelErrorKind, ModelRequest, ToolCall, Usage};
+use super::tools::{Consent, Toolbox};
 use super::traces::ActiveSpan;
 use super::turn_event::TurnEvent;
 
@@ -27,6 +29,8 @@ pub(super) struct TurnLoop<'a> {
     pub(super) tools: &'a Toolbox,
     /// Receiver of text and tool calls as they happen, if any.
     pub(super) events: Option<&'a Sender<TurnEvent>>,
+    /// Set when calls may wait until the caller approves them; otherwise they are refused.
+    pub(super) may_wait: bool,
 }
 
 /// Outcome of a turn.
@@ -42,10 +46,12 @@ pub(super) struct TurnOutcome {
     pub(super) answerers: Vec<Answerer>,
     /// Number of answers with calls of tools that were made.
     pub(super) tool_turns: usize,
+    /// Calls that wait until the caller approves them. The turn goes on with their results.
+    pub(super) waiting: Vec<ToolCall>,
 }
 
 impl TurnOutcome {
-    /// Adds the outcome of a further turn, except its text.
+    /// Adds the outcome of a further turn, except its text and the calls that wait.
     pub(super) fn add(&mut self, further: Self) {
         if let Some(usage) = further.usage {
             self.usage.get_or_insert_default().add(usage);
@@ -73,8 +79,8 @@ impl ActiveSpan {
 }
 
 impl TurnLoop<'_> {
-    /// Answers the last message of `request` and appends all new messages to it; `tool_turns` counts down. Dropping the
-    /// future cancels the turn.
+    /// Answers the last message of `request` and appends all new messages to it; `tool_turns` counts down. Where calls wait, the others
+    /// of the same answer are made, and the turn stops there. Dropping the future cancels the turn.
     ///
     /// # Errors
     /// The model failed, or the budget is spent and it has said nothing yet. An error of a tool goes to the model instead.
@@ -134,23 +140,41 @@ impl TurnLoop<'_> {
             }
             *tool_turns -= 1;
             outcome.tool_turns += 1;
+            rename_repeated(&request.messages, &mut calls)?;
             // Providers require all calls of one answer before the first result.
             request.messages.extend(calls.iter().cloned().map(|call| Arc::new(Message::Call(call))));
             for call in calls {
-                self.emit(TurnEvent::Call(call.clone())).await;
-                let began = Instant::now();
-                let outcome = self.tools.execute(&call).await.map_err(|error| error.to_string());
-                let (id, ok, took) = (call.id.clone(), outcome.is_ok(), began.elapsed());
-                self.emit(TurnEvent::Outcome { id, ok, took }).await;
-                if let Err(error) = &outcome {
-                    // The error of a tool may be long and may contain the user's data: it is logged at debug level
-                    // only.
-                    tracing::info!(tool = call.name, "a tool failed; the model got the error");
-                    tracing::debug!(tool = call.name, error, "why a tool failed");
+                if self.may_wait && self.tools.patience(&call).is_some() {
+                    outcome.waiting.push(call);
+                    continue;
                 }
-                request.messages.push(Arc::new(Message::ToolResult { id: call.id, name: call.name, outcome }));
+                self.announce(&call).await;
+                let (result, event) = self.make_call(&call, Consent::Missing).await;
+                self.emit(event).await;
+                request.messages.push(Arc::new(Message::ToolResult { id: call.id, name: call.name, outcome: result }));
+            }
+            if !outcome.waiting.is_empty() {
+                return Ok(outcome);
             }
         }
+    }
+
+    /// Tells the receiver that a call begins.
+    pub(super) async fn announce(&self, call: &ToolCall) {
+        self.emit(TurnEvent::Call(call.clone())).await;
+    }
+
+    /// Makes a call with this consent. Returns its result or the text of its error, and the event on its end.
+    pub(super) async fn make_call(&self, call: &ToolCall, consent: Consent<'_>) -> (Result<String, String>, TurnEvent) {
+        let began = Instant::now();
+        let result = self.tools.execute(call, consent).await.map_err(|error| error.to_string());
+        let (id, ok, took) = (call.id.clone(), result.is_ok(), began.elapsed());
+        if let Err(error) = &result {
+            // The error of a tool may be long and may contain the user's data: it is logged at debug level only.
+            tracing::info!(tool = call.name, "a tool failed; the model got the error");
+            tracing::debug!(tool = call.name, error, "why a tool failed");
+        }
+        (result, TurnEvent::Outcome { id, ok, took })
     }
 
     /// Ends a turn whose budget of this unit is spent.
@@ -181,9 +205,29 @@ impl TurnLoop<'_> {
     }
 
     /// Sends an event to the receiver, if any. A closed channel is ignored: the owner of the turn drops it.
-    async fn emit(&self, event: TurnEvent) {
+    pub(super) async fn emit(&self, event: TurnEvent) {
         if let Some(tokens) = self.events {
             let _ = tokens.send(event).await;
         }
     }
+}
+
+/// Gives a random id to each call that has the id of an earlier one: some providers count anew in each answer, and a decision names a
+/// call by its id.
+fn rename_repeated(earlier: &[Arc<Message>], calls: &mut [ToolCall]) -> Result<(), ModelError> {
+    let id = |message: &Arc<Message>| match &**message {
+        Message::Call(call) => Some(call.id.clone()),
+        _ => None,
+    };
+    let mut known: HashSet<String> = earlier.iter().filter_map(id).collect();
+    for call in calls {
+        if !known.insert(call.id.clone()) {
+            let random = ConversationId::random().map_err(|error| {
+                let text = format!("the system has no random numbers to name a call with: {error}");
+                ModelError::new(ModelErrorKind::Unavailable, text)
+            })?;
+            call.id = random.to_string();
+        }
+    }
+    Ok(())
 }

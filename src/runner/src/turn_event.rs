@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::mpsc::Receiver;
 
 use super::models::{Answerer, ToolCall};
@@ -24,6 +25,8 @@ pub(super) enum TurnEvent {
         /// Duration of the call.
         took: Duration,
     },
+    /// Calls that wait for a person, for clients: the turn ends here until they are decided.
+    Parked(Value),
 }
 
 impl From<&str> for TurnEvent {

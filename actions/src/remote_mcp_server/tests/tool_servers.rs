@@ -380,3 +380,16 @@ async fn each_flow_of_a_set_has_its_own_choice_and_headers() {
     assert!(!writes.iter().any(|write| write.contains("/s")), "{writes:?}");
     assert_eq!(phase(&sim, &id("FlowSet", "s")), "Running");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_says_for_which_tools_of_the_server_a_person_is_asked() {
+    let sim = cluster_of(&[("delete", "Deletes"), ("echo", "Echoes")]);
+    let approval = json!({"when": "OnWrite", "tools": ["del*"]});
+    let mut asking = user(json!([{"name": "everything", "prefix": "my_", "approval": approval}]));
+    asking["spec"]["image"] = crate::fake::settings().runner_image.into();
+    sim.store().create(&agent_id("a"), asking);
+    Operator::start(&sim).run(MINUTE).await;
+    let waits = json!({"when": "OnWrite", "by": "Caller", "timeout": 3600});
+    let found: Vec<Value> = tools(&sim, "a").iter().map(|tool| tool["approval"].clone()).collect();
+    assert_eq!((names(&sim, "a"), found), (vec!["my_delete".into(), "my_echo".into()], vec![waits, Value::Null]));
+}

@@ -48,6 +48,9 @@ impl FlowFiles {
             let file = tool_file::tool_file(object, tool);
             let mut folder = &mut plain_tools;
             if let FlowTool::Object { tool, header_values, .. } = tool {
+                if tool.spec.needed_approval().is_some() {
+                    return Err(RenderError::ApprovalUnsupported(object.clone()));
+                }
                 if !headers_of(&tool.spec).is_empty() {
                     folder = &mut secret_tools;
                 }

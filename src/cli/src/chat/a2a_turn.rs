@@ -6,8 +6,8 @@
 use std::{io, pin::pin, time::Duration};
 
 use ::a2a::{
-    A2aError, A2aInterface, A2aTurn, CARD_PATH, CardError, OutgoingMessage, TaskState, VERSION_HEADER, cancel_task,
-    get_task, send_message, stream_message,
+    A2aInterface, A2aTurn, CARD_PATH, CardError, OutgoingMessage, TaskState, VERSION_HEADER, cancel_task, get_task,
+    send_message, stream_message,
 };
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Method, StatusCode};
@@ -98,8 +98,14 @@ impl ChatSession {
 
     /// Reads a response or an event, prints what it adds to the answer, and remembers what the next message needs.
     fn show(&mut self, turn: &mut A2aTurn, json: &str) -> Result<(), CliError> {
-        let refused = |error: A2aError| CliError::FailedAnswer(format!("{}: {error}", self.target.display()));
-        let text = turn.read(json).map_err(refused)?;
+        let text = match turn.read(json) {
+            Ok(text) => text,
+            Err(error) => {
+                // A task that takes no message is not named by the next one.
+                self.a2a.get_or_insert_default().waiting = None;
+                return Err(CliError::FailedAnswer(format!("{}: {error}", self.target.display())));
+            }
+        };
         let task = || turn.task().map(str::to_owned);
         let chat = self.a2a.get_or_insert_default();
         chat.running = if turn.is_working() { task() } else { None };

@@ -4,6 +4,8 @@
 //! connection is closed, and the runtime then ends the turn and forgets it.
 
 mod a2a_turn;
+mod approvals;
+mod approve;
 mod chat_target;
 mod gateway;
 mod reply;
@@ -13,11 +15,16 @@ mod session;
 use std::io::{self, IsTerminal as _, Read as _};
 
 use crate::{
+    cluster::UserClient,
     error::CliError,
     exit::Exit,
     output::hint,
     target::{ConnectArgs, SystemArgs},
 };
+pub use approvals::ApprovalsArgs;
+pub(super) use approvals::run as approvals;
+pub use approve::ApproveArgs;
+pub(super) use approve::run as approve;
 use chat_target::ChatTarget;
 use gateway::{GatewayClient, GatewayUrl};
 pub(crate) use gateway::{caller_token, token_client};
@@ -64,8 +71,42 @@ pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
     if conversation.is_some() && !asked.is_agent() {
         return Err(CliError::Usage("only agents have conversations: leave out --conversation".into()));
     }
-    let place = gateway.filter(|url| !url.is_empty()).map(|url| GatewayUrl::parse(&url)).transpose()?;
     let alone = if message.is_empty() && io::stdin().is_terminal() { None } else { Some(full_message(&message)?) };
+    let mut talk = open(asked, conversation, gateway, connection, &system).await?;
+    talk.check_target().await?;
+    let Some(message) = alone else { return talk.converse().await };
+    let turn = talk.turn(&message).await?;
+    match turn {
+        TurnEnd::Stopped => Ok(Exit::Interrupted),
+        TurnEnd::Done => {
+            if let Some(id) = talk.conversation() {
+                hint(&format!("conversation {id}: continue it with --conversation {id}"));
+            }
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// Opens a chat with a target.
+async fn open(
+    asked: ChatTarget,
+    conversation: Option<String>,
+    gateway: Option<String>,
+    connection: ConnectArgs,
+    system: &SystemArgs,
+) -> Result<ChatSession, CliError> {
+    let (gateway, live, namespace) = reach(gateway, connection, system).await?;
+    Ok(ChatSession::new(asked, namespace, gateway, live, conversation))
+}
+
+/// Finds the gateway, at its URL if one is given, and the caller's credentials. Returns it with the cluster, unless a gateway that is
+/// given can be reached alone, and the namespace of the command.
+async fn reach(
+    gateway: Option<String>,
+    connection: ConnectArgs,
+    system: &SystemArgs,
+) -> Result<(GatewayClient, Option<UserClient>, String), CliError> {
+    let place = gateway.filter(|url| !url.is_empty()).map(|url| GatewayUrl::parse(&url)).transpose()?;
     let namespace = connection.namespace.clone();
     let live = match connection.connect().await {
         Ok(live) => Some(live),
@@ -83,19 +124,7 @@ pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
         },
         (None, None) => return Err(CliError::Usage("say with --gateway where the gateway is".into())),
     };
-    let mut talk = ChatSession::new(asked, namespace, gateway, live, conversation);
-    talk.check_target().await?;
-    let Some(message) = alone else { return talk.converse().await };
-    let turn = talk.turn(&message).await?;
-    match turn {
-        TurnEnd::Stopped => Ok(Exit::Interrupted),
-        TurnEnd::Done => {
-            if let Some(id) = talk.conversation() {
-                hint(&format!("conversation {id}: continue it with --conversation {id}"));
-            }
-            Ok(Exit::Done)
-        }
-    }
+    Ok((gateway, live, namespace))
 }
 
 /// Returns the message of the command line, or that of standard input.

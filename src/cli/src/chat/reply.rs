@@ -1,7 +1,7 @@
 //! Parses the events of a turn: text, calls of tools, and the end of the turn.
 //!
-//! Events without a name hold `{"token"}`; `tool_call` and `tool_result` enclose each call of a tool; the last one is
-//! `done` or `error`, and a stream that ends without one of them was cut off.
+//! Events without a name hold `{"token"}`; `tool_call` and `tool_result` enclose each call of a tool; `approval` names the task of calls
+//! that wait for the user; the last one is `done` or `error`, and a stream that ends without one of them was cut off.
 
 use serde_json::Value;
 use sse_stream::Sse;
@@ -17,6 +17,8 @@ pub(super) enum ReplyChunk {
     Outcome { ok: bool, took_ms: u64 },
     /// The end of the turn; an agent names the conversation, and a turn that others than the first model answered those.
     Done { conversation: Option<String>, answered_by: Option<String> },
+    /// Calls of this task wait for the user.
+    Waiting(String),
     /// The turn failed.
     Failed(String),
     /// An event that is not for people, or of a newer runtime.
@@ -44,6 +46,7 @@ pub(super) fn read(event: &Sse) -> ReplyChunk {
             conversation: data["conversation_id"].as_str().and_then(typable),
             answered_by: answered_by(&data),
         },
+        Some("approval") => typable(&text("task")).map_or(ReplyChunk::Other, ReplyChunk::Waiting),
         Some("error") => ReplyChunk::Failed(text("error")),
         Some(_) => ReplyChunk::Other,
     }
@@ -108,6 +111,8 @@ mod tests {
             ),
             (Some("done"), r#"{"conversation_id": "c", "title": "t"}"#, done(Some("c"))),
             (Some("done"), "{}", done(None)),
+            (Some("approval"), r#"{"task": "0a1b", "approval": {}}"#, ReplyChunk::Waiting("0a1b".into())),
+            (Some("approval"), r#"{"task": "$(reboot)"}"#, ReplyChunk::Other),
             (Some("error"), r#"{"error": "no model"}"#, ReplyChunk::Failed("no model".into())),
             (Some("usage"), "{}", ReplyChunk::Other),
             (None, "not json", ReplyChunk::Text(String::new())),

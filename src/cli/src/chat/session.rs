@@ -169,15 +169,32 @@ impl ChatSession {
         turn
     }
 
+    /// Sends a request to the target and prints the reply as it comes.
+    ///
+    /// # Errors
+    /// There is no reply, or it was cut off.
+    pub(super) async fn post(&mut self, path: &str, body: String) -> Result<TurnEnd, CliError> {
+        let turn = tokio::select! {
+            turn = self.print_answer(path, body) => turn.map(|()| TurnEnd::Done),
+            _ = ctrl_c() => Ok(TurnEnd::Stopped),
+        };
+        self.screen.end()?;
+        turn
+    }
+
     async fn print_reply(&mut self, message: &str) -> Result<(), CliError> {
         if self.a2a.is_some() {
             return self.print_a2a_reply(message).await;
         }
         let body = self.target.body(message, self.conversation.as_deref()).to_string();
         let path = self.target.path(&self.namespace);
+        self.print_answer(&path, body).await
+    }
+
+    async fn print_answer(&mut self, path: &str, body: String) -> Result<(), CliError> {
         let mut progress = ProgressLine::begin();
         let what = format!("waiting for {}", self.target.display());
-        let answer = with_progress(&mut progress, &what, self.gateway.post(&path, body)).await?;
+        let answer = with_progress(&mut progress, &what, self.gateway.post(path, body)).await?;
         if !answer.status.is_success() {
             progress.clear();
             return Err(self.refusal_error(answer).await);
@@ -202,6 +219,10 @@ impl ChatSession {
                 ReplyChunk::Text(text) => self.screen.text(&text)?,
                 ReplyChunk::Call { name, arguments } => self.screen.call(&name, &arguments)?,
                 ReplyChunk::Outcome { ok, took_ms } => self.screen.outcome(ok, took_ms)?,
+                ReplyChunk::Waiting(task) => {
+                    let (shown, namespace) = (self.target.display(), &self.namespace);
+                    self.screen.note(&format!("decide with: recif approve {shown} {task} -n {namespace}"))?;
+                }
                 ReplyChunk::Done { conversation, answered_by } => {
                     self.conversation = conversation.or(self.conversation.take());
                     return answered_by.map_or(Ok(()), |models| self.screen.note(&format!("answered by {models}")));

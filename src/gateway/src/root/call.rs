@@ -71,7 +71,7 @@ pub(super) async fn chat(
         request = request.header(header::HOST, "localhost");
     }
     let request = request
-        .body(Body::from(json!({ "message": message }).to_string()))
+        .body(Body::from(chat_body(&message)))
         .map_err(|error| CallError::broken(format!("the agent cannot be asked: {error}")))?;
     drop(message);
     let response = memory::send(request, Arc::new(peer.clone()), shared.clone())
@@ -93,6 +93,11 @@ pub(super) async fn chat(
         (200..=299, false) => reply_of_json(&text),
         _ => Err(CallError { status, reason, message: error_of(&text, status) }),
     }
+}
+
+/// Returns the body of the agent's request: no call may wait for a person, because clients of this protocol cannot approve one.
+fn chat_body(message: &str) -> String {
+    json!({ "message": message, "may_wait": false }).to_string()
 }
 
 /// Returns the text of a whole answer.
@@ -138,6 +143,12 @@ fn error_of(text: &str, status: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_call_of_the_asked_agent_waits_for_a_person() {
+        let body: Value = serde_json::from_str(&chat_body("say \"hi\"")).unwrap();
+        assert_eq!(body, json!({ "message": "say \"hi\"", "may_wait": false }));
+    }
 
     #[test]
     fn an_answer_is_the_text_of_its_events() {

@@ -35,7 +35,7 @@ struct Server {
     forwarded: Vec<String>,
     /// Names of tools; empty: all.
     include: Vec<String>,
-    /// Names of tools that need approval, each with the field that says so: until a server has `approval`, they are left out.
+    /// Names of tools that need approval, each with the field that says so.
     exclude: Vec<(String, String)>,
 }
 
@@ -80,12 +80,14 @@ impl ParsedTools {
             let made = server.entries();
             let is_there = made.as_ref().is_some_and(|entries| !entries.is_empty());
             for (tool, field) in &server.exclude {
-                let allow = if is_there {
-                    "take it out of exclude to allow it without".to_owned()
+                // Our `approval` needs a database or a single replica: whether an agent can have it is for its author to say.
+                let remedy = if is_there {
+                    "take it out of exclude".to_owned()
                 } else {
-                    format!("add {} {} to toolServers to allow it without", server.kind, server.name)
+                    format!("add {} {} to toolServers", server.kind, server.name)
                 };
-                subject.notes.loss(field, format!("{tool} needs approval and is left out; {allow}"));
+                let ask = format!("set approval: {{when: Always, tools: [{tool}]}} to ask");
+                subject.notes.loss(field, format!("{tool} needs approval and is left out; {remedy}, and {ask}"));
             }
             match made {
                 Some(more) => entries.extend(more),

@@ -8,7 +8,8 @@
 //! | `POST /`, 0.3 | JSON-RPC: `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe` |
 //!
 //! Each message becomes a [task](tasks) whose answer is one artifact, and its `contextId` is the id of the
-//! conversation. A model error makes the task fail; every other error is a JSON-RPC error. Tasks are kept in memory by
+//! conversation. A turn with calls that a person has to approve [waits](waiting) as `input-required`. A model error makes the task fail;
+//! every other error is a JSON-RPC error. Tasks are kept in memory by
 //! the replica that runs them and, where conversations are in a database, [in that database too](registry), for all
 //! replicas. A task belongs to the user who started it: to other users it does not exist. Callers without a user name
 //! cannot be told apart, so such a caller may list only the tasks of a context that the request names.
@@ -21,6 +22,7 @@ mod registry;
 mod rows;
 mod rpc;
 mod tasks;
+mod waiting;
 mod wire;
 
 use std::sync::Arc;
@@ -65,6 +67,7 @@ use super::{
 #[derive(Clone)]
 pub(super) struct A2a {
     name: Arc<str>,
+    namespace: Arc<str>,
     card: Arc<CardSettings>,
     agent: Result<Arc<Agent>, String>,
     requests: TaskTracker,
@@ -72,10 +75,11 @@ pub(super) struct A2a {
 }
 
 impl A2a {
-    /// Creates the service of the agent `name`, whose card has these settings. An `Err` holds the reason why the agent cannot be served. Running tasks
+    /// Creates the service of the agent `name` of this namespace, whose card has these settings. An `Err` holds the reason why the agent cannot be served. Running tasks
     /// count among `requests`, so that a drain waits for them.
     pub(super) fn new(
         name: &str,
+        namespace: &str,
         card: Arc<CardSettings>,
         agent: Result<Arc<Agent>, String>,
         requests: TaskTracker,
@@ -85,7 +89,7 @@ impl A2a {
         let in_memory = matches!(home, Ok(None));
         let rows = home.ok().flatten().map(|home| TaskRows::new(home, limits));
         let tasks = Arc::new(TaskRegistry::new(Tasks::new(limits), rows, in_memory));
-        Self { name: name.into(), card, agent, requests, tasks }
+        Self { name: name.into(), namespace: namespace.into(), card, agent, requests, tasks }
     }
 
     /// Returns the routes of A2A.
@@ -129,16 +133,19 @@ impl A2a {
                 return Ok(events::respond(version, id, self.start(&send, caller).await?, send.history));
             }
             A2aRequest::Get(TaskParams { id, history }) => {
-                self.show(version, &*self.tasks.get(&id, &caller.user).await?, history)
+                self.show(version, &*self.tasks.get(&id, &caller.user).await?, history).await?
             }
             A2aRequest::Cancel(TaskParams { id, history }) => {
                 let task = self.tasks.get(&id, &caller.user).await?;
-                self.show(version, &*self.tasks.cancel(task).await?, history)
+                self.show(version, &*self.tasks.cancel(task).await?, history).await?
             }
             A2aRequest::Subscribe(about) => {
                 let task = self.tasks.get(&about.id, &caller.user).await?;
                 if !task.is_working() {
-                    return Err(RpcError::Unsupported(format!("task `{}` has ended: get it instead", about.id)));
+                    return Err(RpcError::Unsupported(format!(
+                        "task `{}` waits or has ended: get it instead",
+                        about.id
+                    )));
                 }
                 let events = events::respond(version, id, task.clone(), about.history);
                 self.tasks.follow(task);
@@ -156,6 +163,7 @@ impl A2a {
             return Err(RpcError::Unsupported(why.into()));
         }
         let mut found = self.tasks.summaries(&caller.user).await?;
+        self.update_phases(&caller.user, &mut found).await?;
         found.retain(|task| {
             list.context.as_ref().is_none_or(|context| *context == task.context)
                 && list.phase.is_none_or(|phase| phase == Some(task.phase))
@@ -171,16 +179,16 @@ impl A2a {
             };
         let page = &found[from..total.min(from + list.size)];
         let next = page.last().filter(|_| from + page.len() < total).map(|last| last.id.clone());
-        let show = |task: &Arc<Task>| {
-            let mut shown = self.show(version, task, list.history);
+        let mut tasks = Vec::new();
+        for task in self.tasks.load(page, &caller.user).await? {
+            let mut shown = self.show(version, &task, list.history).await?;
             if let (false, Some(fields)) = (list.artifacts, shown.as_object_mut()) {
                 fields.remove("artifacts");
             }
-            shown
-        };
-        let page = self.tasks.load(page, &caller.user).await?;
+            tasks.push(shown);
+        }
         Ok(json!({
-            "tasks": page.iter().map(show).collect::<Vec<_>>(),
+            "tasks": tasks,
             "nextPageToken": next.unwrap_or_default(),
             "pageSize": list.size,
             "totalSize": total,
@@ -198,7 +206,7 @@ impl A2a {
             self.tasks.wait_stored(&task, RowState::Ended).await;
         }
         trace.set(A2A_TASK_STATE, wire::state(Version::V1, task.snapshot().phase));
-        Ok(wire::wrapped(version, self.show(version, &task, send.history)))
+        Ok(wire::wrapped(version, self.show(version, &task, send.history).await?))
     }
 
     /// Starts a task that answers the message.
@@ -209,11 +217,23 @@ impl A2a {
             if send.context.as_ref().is_some_and(|context| context.to_string() != task.context) {
                 return Err(RpcError::Params(format!("task `{id}` is of another context than `message.contextId`")));
             }
+            let now = self.present(&task).await?;
+            if now.phase == TaskPhase::InputRequired {
+                let what = now.error.unwrap_or_default();
+                return Err(RpcError::Unsupported(format!("no message decides on task `{id}`: {what}")));
+            }
             let wrong = "takes no further message: send it without `taskId`, with the task's `contextId`";
             return Err(RpcError::Unsupported(format!("task `{id}` {wrong}")));
         }
         let message = send.text()?;
         let id = ConversationId::random().map_err(|error| RpcError::Internal(error.to_string()))?;
+        // What a task that waited has come to is known by its conversation, so that no other turn comes between.
+        if let Some(context) = &send.context
+            && agent.asks_callers()
+            && agent.parked.is_open(context, &caller.user).await.map_err(TurnError::from)?
+        {
+            return Err(TurnError::Waits.into());
+        }
         // The first turn of a conversation may still run, or have failed: then only its task knows the conversation.
         let may_begin = match &send.context {
             Some(context) if context.is_generated() => {
@@ -222,7 +242,8 @@ impl A2a {
             _ => true,
         };
         let (user, trace) = (caller.user.clone(), caller.account.trace().clone());
-        let turn = ChatTurn { caller, conversation: send.context.clone(), may_create: may_begin, message };
+        let conversation = send.context.clone();
+        let turn = ChatTurn { caller, conversation, may_create: may_begin, may_wait: send.may_wait, message };
         let turn = agent.prepare_turn(turn).await?;
         let task = Task::new(id.to_string(), turn.id().to_string(), user, send.message.clone());
         trace.set(A2A_TASK_ID, task.id.clone());
@@ -230,10 +251,10 @@ impl A2a {
         trace.set(GEN_AI_CONVERSATION_ID, task.context.clone());
         let full = || RpcError::Unavailable("too many tasks are running; try again later".into());
         let task = self.tasks.insert(task).ok_or_else(full)?;
-        let (running, tasks) = (task.clone(), self.tasks.clone());
+        let (running, tasks, service) = (task.clone(), self.tasks.clone(), self.clone());
         self.requests.spawn(async move {
             let answer = async move |tokens| match agent.respond(turn, Some(&tokens)).await {
-                Ok(_) => Ok(()),
+                Ok(reply) => Ok(reply.parked.map(|parked| service.wait(&parked))),
                 Err(error) => Err(error.to_string()),
             };
             running.run(answer).await;
@@ -243,8 +264,8 @@ impl A2a {
         Ok(task)
     }
 
-    fn show(&self, version: Version, task: &Task, history: Option<usize>) -> Value {
-        wire::task(version, task, &task.snapshot(), history)
+    async fn show(&self, version: Version, task: &Task, history: Option<usize>) -> Result<Value, RpcError> {
+        Ok(wire::task(version, task, &self.present(task).await?, history))
     }
 }
 
@@ -284,9 +305,14 @@ impl From<TurnError> for RpcError {
                 "unknown context `{id}`: it was never begun, has been forgotten, or is another user's; leave \
                  `message.contextId` out to begin one"
             )),
-            TurnError::Conversations(_) => Self::Unavailable(error.to_string()),
+            TurnError::Conversations(_) | TurnError::Interrupted(_) | TurnError::Draining => {
+                Self::Unavailable(error.to_string())
+            }
             TurnError::Model(ref model) if model.kind == ModelErrorKind::NoKey => Self::NoKey(error.to_string()),
-            TurnError::Random(_) | TurnError::Model(_) | TurnError::Overtaken => Self::Internal(error.to_string()),
+            TurnError::Waits => Self::Params(error.to_string()),
+            TurnError::Random(_) | TurnError::Model(_) | TurnError::Overtaken | TurnError::ClaimLost => {
+                Self::Internal(error.to_string())
+            }
         }
     }
 }

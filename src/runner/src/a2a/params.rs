@@ -2,6 +2,7 @@
 //!
 //! The versions differ in names and in wrapping, not in meaning. Unknown fields are ignored, as both versions require.
 
+use ::a2a::MAY_WAIT;
 use jiff::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -25,6 +26,8 @@ pub(super) struct SendParams {
     pub(super) return_immediately: bool,
     /// Maximum number of messages of the task's history in the response; all when unset.
     pub(super) history: Option<usize>,
+    /// Calls that a person has to approve may wait; false: no person reads the answer.
+    pub(super) may_wait: bool,
 }
 
 impl SendParams {
@@ -33,7 +36,7 @@ impl SendParams {
     /// # Errors
     /// They are incomplete, or ask for something that is not offered.
     pub(super) fn read(params: Map<String, Value>) -> Result<Self, RpcError> {
-        let SendBody { message, configuration } = read(params)?;
+        let SendBody { message, configuration, metadata } = read(params)?;
         if !matches!(message.role.as_str(), "ROLE_USER" | "user") {
             return Err(RpcError::Params("`message.role` must be the user's".into()));
         }
@@ -64,6 +67,7 @@ impl SendParams {
             task: message.task_id.filter(|id| !id.is_empty()),
             return_immediately: wanted.return_immediately.unwrap_or(wanted.blocking == Some(false)),
             history: history(wanted.history_length)?,
+            may_wait: metadata.is_none_or(|metadata| metadata.get(MAY_WAIT) != Some(&Value::Bool(false))),
         })
     }
 
@@ -72,12 +76,19 @@ impl SendParams {
     /// # Errors
     /// The message is blank.
     pub(super) fn text(&self) -> Result<String, RpcError> {
-        let pieces = self.message.pieces.iter().map(|piece| match piece {
+        let text = self.message.text();
+        if text.trim().is_empty() { Err(RpcError::Params("the message is empty".into())) } else { Ok(text) }
+    }
+}
+
+impl UserMessage {
+    /// Returns the message as one text.
+    pub(super) fn text(&self) -> String {
+        let pieces = self.pieces.iter().map(|piece| match piece {
             MessagePart::Text(text) => text.clone(),
             MessagePart::Data(data) => data.to_string(),
         });
-        let text = pieces.collect::<Vec<_>>().join("\n");
-        if text.trim().is_empty() { Err(RpcError::Params("the message is empty".into())) } else { Ok(text) }
+        pieces.collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -141,13 +152,11 @@ impl ListParams {
         let phase =
             set(wire.status).filter(|state| state != "TASK_STATE_UNSPECIFIED").map(|state| match state.as_str() {
                 "TASK_STATE_WORKING" => Ok(Some(TaskPhase::Working)),
+                "TASK_STATE_INPUT_REQUIRED" => Ok(Some(TaskPhase::InputRequired)),
                 "TASK_STATE_COMPLETED" => Ok(Some(TaskPhase::Completed)),
                 "TASK_STATE_FAILED" => Ok(Some(TaskPhase::Failed)),
                 "TASK_STATE_CANCELED" => Ok(Some(TaskPhase::Canceled)),
-                "TASK_STATE_SUBMITTED"
-                | "TASK_STATE_INPUT_REQUIRED"
-                | "TASK_STATE_REJECTED"
-                | "TASK_STATE_AUTH_REQUIRED" => Ok(None),
+                "TASK_STATE_SUBMITTED" | "TASK_STATE_REJECTED" | "TASK_STATE_AUTH_REQUIRED" => Ok(None),
                 _ => Err(RpcError::Params("`status` is not a state of a task".into())),
             });
         let after = set(wire.status_timestamp_after).map(|text| text.parse());
@@ -181,6 +190,7 @@ struct WireList {
 struct SendBody {
     message: WireMessage,
     configuration: Option<Configuration>,
+    metadata: Option<Map<String, Value>>,
 }
 
 #[derive(Deserialize)]
@@ -299,6 +309,21 @@ mod tests {
             (json!({ "blocking": false }), true),
         ] {
             assert_eq!(send(json!({}), configuration.clone()).unwrap().return_immediately, at_once, "{configuration}");
+        }
+    }
+
+    #[test]
+    fn calls_may_wait_unless_no_person_reads_the_answer() {
+        for (metadata, expected) in [
+            (json!(null), true),
+            (json!({ "x": 1 }), true),
+            (json!({ MAY_WAIT: true }), true),
+            (json!({ MAY_WAIT: "false" }), true),
+            (json!({ MAY_WAIT: false }), false),
+        ] {
+            let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] });
+            let params = SendParams::read(object(json!({ "message": message, "metadata": metadata })));
+            assert_eq!(params.unwrap().may_wait, expected, "{metadata}");
         }
     }
 

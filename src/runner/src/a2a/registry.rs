@@ -186,7 +186,7 @@ impl TaskRegistry {
                 TaskPhase::Canceled => return Ok(later),
                 TaskPhase::Working if Instant::now() >= until => return Ok(later),
                 TaskPhase::Working => sleep(HEARTBEAT / 4).await,
-                TaskPhase::Completed | TaskPhase::Failed => return Err(ended()),
+                TaskPhase::InputRequired | TaskPhase::Completed | TaskPhase::Failed => return Err(ended()),
             }
         }
     }

@@ -42,6 +42,8 @@ impl Default for Limits {
 pub(super) enum TaskPhase {
     /// The model is answering.
     Working,
+    /// Calls of the turn waited for a person as it stopped here; [`super::A2a::present`] says what is now.
+    InputRequired,
     /// The answer is complete.
     Completed,
     /// The turn failed: there will be no complete answer.
@@ -72,8 +74,19 @@ pub(super) struct TaskProgress {
     pub(super) since: Timestamp,
     /// Answer so far.
     pub(super) text: String,
-    /// Reason of a failure, for the client.
+    /// Reason of a failure, or what waits, for the client.
     pub(super) error: Option<String>,
+    /// Calls that wait, for programs.
+    pub(super) approval: Option<Value>,
+}
+
+/// What a task waits for.
+#[derive(Debug)]
+pub(super) struct TaskWait {
+    /// The same for people, with the command that decides.
+    pub(super) text: String,
+    /// Calls that wait, for programs.
+    pub(super) approval: Value,
 }
 
 /// Part of a message.
@@ -137,8 +150,8 @@ pub(super) struct Tasks {
 impl Task {
     /// Creates a working task.
     pub(super) fn new(id: String, context: String, user: UserName, message: UserMessage) -> Self {
-        let progress =
-            TaskProgress { phase: TaskPhase::Working, since: Timestamp::now(), text: String::new(), error: None };
+        let (phase, since) = (TaskPhase::Working, Timestamp::now());
+        let progress = TaskProgress { phase, since, text: String::new(), error: None, approval: None };
         let size = message.pieces.iter().map(MessagePart::bytes).sum();
         Self {
             id,
@@ -171,10 +184,10 @@ impl Task {
         self.progress.subscribe()
     }
 
-    /// Runs `turn`, which gets the sender of its events, until it ends or the task is canceled.
+    /// Runs `turn`, which gets the sender of its events and may return what it waits for, until it ends or the task is canceled.
     pub(super) async fn run<F>(&self, turn: impl FnOnce(mpsc::Sender<TurnEvent>) -> F)
     where
-        F: Future<Output = Result<(), String>>,
+        F: Future<Output = Result<Option<TaskWait>, String>>,
     {
         // Ends the task also when the turn panics.
         let _ended = EndGuard(self);
@@ -187,7 +200,8 @@ impl Task {
         let both = async { futures::join!(turn(sender), text).0 };
         match self.canceled.run_until_cancelled(both).await {
             None => {}
-            Some(Ok(())) => _ = self.end(TaskPhase::Completed, None),
+            Some(Ok(None)) => _ = self.end(TaskPhase::Completed, None),
+            Some(Ok(Some(wait))) => _ = self.leave(TaskPhase::InputRequired, Some(wait.text), Some(wait.approval)),
             Some(Err(error)) => _ = self.end(TaskPhase::Failed, Some(error)),
         }
     }
@@ -227,10 +241,15 @@ impl Task {
 
     /// Ends the task; returns false when it has already ended, because the first end wins.
     pub(super) fn end(&self, phase: TaskPhase, error: Option<String>) -> bool {
+        self.leave(phase, error, None)
+    }
+
+    fn leave(&self, phase: TaskPhase, error: Option<String>, approval: Option<Value>) -> bool {
         self.progress.send_if_modified(|progress| {
             let works = progress.phase == TaskPhase::Working;
             if works {
-                (progress.phase, progress.since, progress.error) = (phase, Timestamp::now(), error);
+                (progress.phase, progress.since) = (phase, Timestamp::now());
+                (progress.error, progress.approval) = (error, approval);
             }
             works
         })
@@ -335,7 +354,7 @@ mod tests {
         let one = task("a", 1);
         one.run(async |tokens| {
             tokens.send("hello".into()).await.map_err(|error| error.to_string())?;
-            Ok(())
+            Ok(None)
         })
         .await;
         let seen = one.watch().borrow().clone();

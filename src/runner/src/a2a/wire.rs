@@ -8,6 +8,8 @@ use super::tasks::{MessagePart, Task, TaskPhase, TaskProgress};
 
 /// Id and name of the only artifact, the answer.
 const REPLY: &str = "reply";
+/// Metadata of the status of a task that waits: what `/chat` answers of the calls.
+const WAITING: &str = "recif.dev/waiting";
 
 /// Encodes the task in its present state; `history` is the maximum number of messages before its answer.
 pub(super) fn task(version: Version, task: &Task, progress: &TaskProgress, history: Option<usize>) -> Value {
@@ -48,9 +50,13 @@ fn status(version: Version, task: &Task, progress: &TaskProgress) -> Value {
     let state = state(version, progress.phase);
     let mut status = json!({ "state": state, "timestamp": milliseconds(progress.since) });
     if let Some(error) = &progress.error {
-        let id = format!("{}-error", task.id);
+        let what = if progress.phase == TaskPhase::InputRequired { "waiting" } else { "error" };
+        let id = format!("{}-{what}", task.id);
         let parts = vec![part(version, &MessagePart::Text(error.clone()))];
         status["message"] = message(version, task, &id, Speaker::Agent, parts);
+        if let Some(approval) = &progress.approval {
+            status["message"]["metadata"] = json!({ WAITING: approval });
+        }
     }
     status
 }
@@ -59,10 +65,12 @@ fn status(version: Version, task: &Task, progress: &TaskProgress) -> Value {
 pub(super) fn state(version: Version, phase: TaskPhase) -> &'static str {
     match (version, phase) {
         (Version::V1, TaskPhase::Working) => "TASK_STATE_WORKING",
+        (Version::V1, TaskPhase::InputRequired) => "TASK_STATE_INPUT_REQUIRED",
         (Version::V1, TaskPhase::Completed) => "TASK_STATE_COMPLETED",
         (Version::V1, TaskPhase::Failed) => "TASK_STATE_FAILED",
         (Version::V1, TaskPhase::Canceled) => "TASK_STATE_CANCELED",
         (Version::V03, TaskPhase::Working) => "working",
+        (Version::V03, TaskPhase::InputRequired) => "input-required",
         (Version::V03, TaskPhase::Completed) => "completed",
         (Version::V03, TaskPhase::Failed) => "failed",
         (Version::V03, TaskPhase::Canceled) => "canceled",
@@ -128,8 +136,8 @@ mod tests {
         let message =
             UserMessage { id: "m".into(), pieces: vec![MessagePart::Text("hi".into()), MessagePart::Data(json!([1]))] };
         let since = "2026-01-02T03:04:05.6789Z".parse().unwrap();
-        let progress =
-            TaskProgress { phase: TaskPhase::Failed, since, text: "so far".into(), error: Some("asleep".into()) };
+        let (text, error) = ("so far".into(), Some("asleep".into()));
+        let progress = TaskProgress { phase: TaskPhase::Failed, since, text, error, approval: None };
         (Task::new("t".into(), "c".into(), None, message), progress)
     }
 
@@ -166,6 +174,20 @@ mod tests {
         assert_eq!(message["parts"], json!([{ "kind": "text", "text": "hi" }, { "kind": "data", "data": [1] }]));
         assert_eq!(found["artifacts"][0]["parts"], json!([{ "kind": "text", "text": "so far" }]));
         assert!(task(Version::V03, &one, &progress, Some(0)).get("history").is_none());
+    }
+
+    #[test]
+    fn a_task_that_waits_says_what_for() {
+        let (one, failed) = failed();
+        let (error, approval) = (Some("waiting".into()), Some(json!({ "task": "p" })));
+        let waits = TaskProgress { phase: TaskPhase::InputRequired, error, approval, ..failed };
+        let status = task(Version::V03, &one, &waits, None)["status"].take();
+        assert_eq!(
+            (&status["state"], &status["message"]["messageId"]),
+            (&json!("input-required"), &json!("t-waiting"))
+        );
+        assert_eq!(status["message"]["metadata"], json!({ "recif.dev/waiting": { "task": "p" } }));
+        assert_eq!(status_update(Version::V03, &one, &waits)["final"], true, "its stream ends");
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use std::{fmt, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::models::Message;
 
 /// Maximum bytes of text in one conversation; older turns are dropped.
 pub(crate) const BYTES: usize = 4 << 20;
 
 /// Id of a conversation: 1 to 128 letters, digits, `.`, `_`, `:` or `-`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ConversationId(String);
 
 impl ConversationId {
@@ -54,6 +56,11 @@ pub(crate) type UserName = Option<Arc<str>>;
 pub(crate) fn owner_column(user: &UserName) -> String {
     // PostgreSQL's text type rejects U+0000.
     user.as_deref().unwrap_or_default().replace('\0', "")
+}
+
+/// Returns the user of a column `owner`.
+pub(crate) fn user_of_column(owner: &str) -> UserName {
+    (!owner.is_empty()).then(|| owner.into())
 }
 
 /// Result of a conversation lookup.

@@ -17,6 +17,7 @@ use postgres::PostgresConversations;
 use super::{
     database::{DatabaseError, DatabaseScope, Dsn},
     models::Message,
+    parking::Claim,
 };
 use crate::conversations::history::{ConversationId, History, TurnStorage, UserName};
 
@@ -119,7 +120,25 @@ impl Conversations {
                 let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok(memory.add_after(turns, id, user, messages, Instant::now()))
             }
-            Self::Postgres(postgres) => postgres.add_after(turns, id, user, &messages, title).await,
+            Self::Postgres(postgres) => postgres.add_after(turns, id, user, &messages, title, None).await,
+        }
+    }
+
+    /// Adds a turn that was parked. In a database its row goes in the same transaction, and without the claim on it nothing is added.
+    ///
+    /// # Errors
+    /// The database did not take it; the conversation and the row are unchanged.
+    pub(super) async fn add_claimed(
+        &self,
+        claim: &Claim,
+        id: &ConversationId,
+        user: &UserName,
+        messages: Vec<Arc<Message>>,
+        title: Option<&str>,
+    ) -> Result<TurnStorage, DatabaseError> {
+        match self {
+            Self::Memory(_) => self.add_after(None, id, user, messages, title).await,
+            Self::Postgres(postgres) => postgres.add_after(None, id, user, &messages, title, Some(claim)).await,
         }
     }
 

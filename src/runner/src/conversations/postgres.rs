@@ -28,6 +28,7 @@ use super::history::{BYTES, ConversationId, History, StoredConversation, TurnSto
 use crate::{
     database::{DatabaseError, DatabaseScope, Dsn, PostgresPool},
     models::message::Message,
+    parking::Claim,
 };
 
 /// Creates the tables. JSON is in text columns, because `jsonb` rejects U+0000.
@@ -102,7 +103,7 @@ impl PostgresConversations {
         }
     }
 
-    /// Implements [`super::Conversations::add_after`].
+    /// Implements [`super::Conversations::add_after`], and with a claim [`super::Conversations::add_claimed`].
     pub(super) async fn add_after(
         &self,
         turns: Option<i64>,
@@ -110,6 +111,7 @@ impl PostgresConversations {
         user: &UserName,
         messages: &[Arc<Message>],
         title: Option<&str>,
+        claim: Option<&Claim>,
     ) -> Result<TurnStorage, DatabaseError> {
         let bytes: usize = messages.iter().map(|message| message.bytes()).sum();
         let messages: Vec<&Message> = messages.iter().map(Arc::as_ref).collect();
@@ -119,6 +121,7 @@ impl PostgresConversations {
             // PostgreSQL's text type rejects U+0000.
             title: title.map(|title| title.replace('\0', "")),
             after: turns,
+            claim: claim.cloned(),
         };
         let added = match self.database.with_deadline(self.write(id, user, &turn)).await {
             Err(error) if self.lost_tables(&error) => self.database.with_deadline(self.write(id, user, &turn)).await?,
@@ -143,10 +146,21 @@ impl PostgresConversations {
     }
 
     async fn sweep(&self, days: i32) -> Result<(), sqlx::Error> {
-        let old = sqlx::query(
-            "DELETE FROM recif_conversations \
-             WHERE namespace = $1 AND agent = $2 AND updated_at < now() - make_interval(days => $3)",
-        );
+        // A turn that waits goes on with what was said before it. Only what parks one makes the table.
+        let parks = sqlx::query_scalar("SELECT to_regclass('recif_parked') IS NOT NULL");
+        let parks: bool = parks.fetch_one(self.database.pool()).await?;
+        let old = sqlx::query(match parks {
+            true => {
+                "DELETE FROM recif_conversations AS old \
+                 WHERE namespace = $1 AND agent = $2 AND updated_at < now() - make_interval(days => $3) \
+                     AND NOT EXISTS (SELECT FROM recif_parked AS parked WHERE parked.namespace = old.namespace \
+                         AND parked.agent = old.agent AND parked.conversation = old.id)"
+            }
+            false => {
+                "DELETE FROM recif_conversations \
+                 WHERE namespace = $1 AND agent = $2 AND updated_at < now() - make_interval(days => $3)"
+            }
+        });
         let old = old.bind(&self.namespace).bind(&self.agent).bind(days);
         let gone = old.execute(self.database.pool()).await?.rows_affected();
         if gone > 0 {
@@ -222,6 +236,16 @@ impl PostgresConversations {
     async fn write(&self, id: &ConversationId, user: &UserName, turn: &TurnRow) -> Result<TurnStorage, sqlx::Error> {
         self.make_tables().await?;
         let mut transaction = self.database.pool().begin().await?;
+        if let Some(Claim { task, token }) = &turn.claim {
+            let parked = sqlx::query(
+                "DELETE FROM recif_parked WHERE namespace = $1 AND agent = $2 AND task = $3 AND claim = $4",
+            );
+            let parked = parked.bind(&self.namespace).bind(&self.agent).bind(task).bind(token);
+            if parked.execute(&mut *transaction).await?.rows_affected() == 0 {
+                transaction.rollback().await?;
+                return Ok(TurnStorage::Overtaken);
+            }
+        }
         let number: Option<i64> = sqlx::query_scalar(
             "INSERT INTO recif_conversations AS known (namespace, agent, id, title, owner, turns) \
              VALUES ($1, $2, $3, $4, $5, 1) ON CONFLICT (namespace, agent, id) DO UPDATE \
@@ -298,6 +322,8 @@ struct TurnRow {
     title: Option<String>,
     /// Number of turns that the conversation must have had, if it is known.
     after: Option<i64>,
+    /// Claim on the parked turn that this is the end of.
+    claim: Option<Claim>,
 }
 
 fn size(bytes: usize) -> i64 {

@@ -120,7 +120,7 @@ impl PromptEndpoint {
     ) -> Result<TurnOutcome, PromptRunError> {
         let listener = tokens.filter(|_| self.output.is_none());
         let tools = self.tools.for_request(headers, &request.account);
-        let turn = TurnLoop { model: &*self.model, tools: &tools, events: listener };
+        let turn = TurnLoop { model: &*self.model, tools: &tools, events: listener, may_wait: false };
         let mut left = self.tool_turns;
         let mut outcome = turn.run(&mut request, &mut left).await?;
         let Some(output) = &self.output else { return Ok(outcome) };

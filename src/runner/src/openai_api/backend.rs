@@ -107,8 +107,10 @@ impl From<TurnError> for CompletionError {
         match error {
             TurnError::Model(error) => Self::Model(error),
             TurnError::NoConversation(_) => Self::NoConversation,
-            TurnError::Overtaken => Self::Conflict(error.to_string()),
-            TurnError::Random(_) | TurnError::Conversations(_) => Self::Unavailable(error.to_string()),
+            TurnError::Overtaken | TurnError::Waits | TurnError::ClaimLost => Self::Conflict(error.to_string()),
+            TurnError::Random(_) | TurnError::Conversations(_) | TurnError::Interrupted(_) | TurnError::Draining => {
+                Self::Unavailable(error.to_string())
+            }
         }
     }
 }

@@ -2,6 +2,12 @@
 
 mod a2a;
 mod agent_tools;
+mod approval;
+mod approval_a2a;
+mod approval_callers;
+mod approval_edges;
+mod approval_faults;
+mod approval_rounds;
 mod budgets;
 mod chat;
 mod config;

@@ -115,7 +115,7 @@ async fn what_a_call_of_a_tool_answers() {
         (r#"echo {"args": "hi 'two  words'"}"#, "hi two  words\n".into()),
         (r#"calculator {"expression": "2 * (3 + 4)"}"#, "14".into()),
         (r#"flow {"tags": ["a"]}"#, r#"POST /echo application/json - {"n":7,"tags":["a"]}"#.into()),
-        (r#"agent {"message": "hi"}"#, r#"you said {"message":"hi"}"#.into()),
+        (r#"agent {"message": "hi"}"#, r#"you said {"may_wait":false,"message":"hi"}"#.into()),
         (
             "odd",
             r#"{"n": "x"}

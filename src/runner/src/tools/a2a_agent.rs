@@ -11,14 +11,15 @@ use std::{
 };
 
 use ::a2a::{
-    A2aInterface, A2aTurn, CARD_PATH, CardError, OutgoingMessage, VERSION_HEADER, cancel_task, get_task, send_message,
+    A2aInterface, A2aTurn, CARD_PATH, CardError, MAY_WAIT, OutgoingMessage, VERSION_HEADER, cancel_task, get_task,
+    send_message,
 };
 use daemon::ids::random_hex;
 use reqwest::{
     Client, RequestBuilder, StatusCode,
     header::{ACCEPT, HeaderMap},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     runtime::Handle,
     time::{Instant, sleep},
@@ -140,7 +141,10 @@ impl A2aAgent {
         let id = id.map_err(|error| ToolError::Failed(format!("there are no random numbers: {error}")))?;
         let message = OutgoingMessage { id: &id, text, context: None, task: None };
         let mut turn = A2aTurn::default();
-        self.exchange(interface, &send_message(interface.version, &message), &mut turn).await?;
+        let mut body = send_message(interface.version, &message);
+        // No person reads the answer who could approve a call that waits.
+        body["params"]["metadata"] = json!({ MAY_WAIT: false });
+        self.exchange(interface, &body, &mut turn).await?;
         if !turn.is_working() {
             return Ok(turn);
         }

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::{
     CallableTool,
+    approval::ApprovalRule,
     definition::{ToolParts, ToolTarget, describe_error},
     parameters::Parameter,
 };
@@ -36,6 +37,7 @@ struct ToolFile {
     input_schema: Option<Value>,
     output_schema: Option<Value>,
     timeout: Option<u64>,
+    approval: Option<ApprovalRule>,
     implementation: ToolTarget,
 }
 
@@ -62,6 +64,7 @@ impl CallableTool {
             input: contract.input_schema,
             output: contract.output_schema,
             timeout: contract.timeout,
+            approval: contract.approval,
             target: contract.implementation,
         })
     }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
+    approval::ApprovalRule,
     builtin::Builtin,
     cli::{CliTool, holds_words},
     headers::{ToolHeaders, server_prefix, tool_prefix},
@@ -44,6 +45,12 @@ pub(crate) struct CallableTool {
     pub(super) output: Option<Schema>,
     /// Timeout of a call.
     pub(super) timeout: Duration,
+    /// Person who has to approve each call before it is made, if one has to.
+    pub(super) approval: Option<ApprovalRule>,
+    /// Names of headers of the request that began the turn which calls have.
+    pub(super) forwarded: Vec<String>,
+    /// Digest of the definition in `CORAIL_TOOLS`; empty for a tool of another form, whose calls wait for nobody.
+    pub(super) digest: String,
     /// Implementation.
     pub(super) kind: ToolKind,
 }
@@ -106,6 +113,7 @@ pub(super) struct ToolParts {
     pub(super) output: Option<Value>,
     /// Timeout in seconds.
     pub(super) timeout: Option<u64>,
+    pub(super) approval: Option<ApprovalRule>,
     pub(super) target: ToolTarget,
 }
 
@@ -163,6 +171,21 @@ pub(super) enum ToolTarget {
     },
 }
 
+impl ToolTarget {
+    /// Returns the names of headers of the request that began the turn which calls have. The tool's own of the same name go first.
+    fn forwarded(&self) -> Vec<String> {
+        let (own, names) = match self {
+            Self::Http { headers, forward_headers, .. }
+            | Self::Mcp { headers, forward_headers, .. }
+            | Self::Agent { headers, forward_headers, .. } => (Some(headers), forward_headers),
+            Self::Flow { forward_headers, .. } => (None, forward_headers),
+            Self::Cli { .. } | Self::Builtin(_) => return Vec::new(),
+        };
+        let is_own = |name: &str| own.is_some_and(|own| own.keys().any(|known| known.eq_ignore_ascii_case(name)));
+        names.iter().filter(|name| !is_own(name.as_str())).cloned().collect()
+    }
+}
+
 impl CallableTool {
     /// Returns its declaration for a model.
     pub(super) fn spec(&self) -> ToolSpec {
@@ -205,6 +228,7 @@ impl CallableTool {
             },
             None => Input::Parameters(typed(parts.parameters)?),
         };
+        let forwarded = parts.target.forwarded();
         let kind = match parts.target {
             ToolTarget::Http { url, method, headers, forward_headers } => {
                 let template = UrlTemplate::parse(&url)?;
@@ -277,14 +301,17 @@ impl CallableTool {
         Ok(Self {
             output,
             timeout: Duration::from_secs(seconds),
+            approval: parts.approval,
+            forwarded,
             ..Self::of_kind(parts.name, parts.description, input, kind)
         })
     }
 
-    /// Creates a tool without an output schema, with the default timeout.
+    /// Creates a tool without an output schema, with the default timeout, whose calls wait for nobody.
     pub(super) fn of_kind(name: String, description: String, input: Input, kind: ToolKind) -> Self {
-        let input_schema = input.schema();
-        Self { name, description, input_schema, input, output: None, timeout: Duration::from_secs(TIMEOUT), kind }
+        let (input_schema, timeout) = (input.schema(), Duration::from_secs(TIMEOUT));
+        let (output, approval, forwarded, digest) = (None, None, Vec::new(), String::new());
+        Self { name, description, input_schema, input, output, timeout, approval, forwarded, digest, kind }
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use crds::digest;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
     CallableTool,
+    approval::ApprovalRule,
     definition::{ToolParts, ToolTarget, describe_error},
     parameters::Parameter,
     tls::Tls,
@@ -45,6 +47,7 @@ struct Element {
     input_schema: Option<Value>,
     output_schema: Option<Value>,
     timeout: Option<u64>,
+    approval: Option<ApprovalRule>,
 }
 
 impl CallableTool {
@@ -64,11 +67,13 @@ impl CallableTool {
             if tools.iter().any(|tool| tool.name == name) {
                 return Err(format!("two tools are named `{name}`"));
             }
+            let digest = digest::sha256_hex(element.to_string().as_bytes());
             let tool = serde_json::from_value(element)
                 .map_err(|error| describe_error(&error))
                 .and_then(|element: Element| element.parts(name.clone()))
                 .and_then(Self::build);
-            tools.push(tool.map_err(|problem| format!("tool `{name}`: {problem}"))?);
+            let tool = tool.map_err(|problem| format!("tool `{name}`: {problem}"))?;
+            tools.push(Self { digest, ..tool });
         }
         Ok(tools)
     }
@@ -114,6 +119,7 @@ impl Element {
             input: self.input_schema,
             output: self.output_schema,
             timeout: self.timeout,
+            approval: self.approval,
             target,
         })
     }

@@ -55,6 +55,8 @@ pub(super) struct ToolVariables<'a> {
     environment: &'a Lookup,
     /// Headers of the request that began the turn, if there is one.
     request: Option<&'a RequestHeaders>,
+    /// Value of `Idempotency-Key`, of a call that a person approved.
+    idempotency_key: Option<&'a str>,
     /// Place of the call in a trace.
     trace: TraceScope,
 }
@@ -64,12 +66,22 @@ impl<'a> ToolVariables<'a> {
     pub(super) fn new(own: String, others: impl IntoIterator<Item = String>, environment: &'a Lookup) -> Self {
         let longer = |other: &String| other.len() > own.len() && other.starts_with(&own);
         let others = others.into_iter().filter(longer).collect();
-        Self { others, own, environment, request: None, trace: TraceScope::default() }
+        Self { others, own, environment, request: None, idempotency_key: None, trace: TraceScope::default() }
     }
 
     /// Adds the headers of the request that began the turn.
     pub(super) fn for_request(self, headers: &'a RequestHeaders) -> Self {
         Self { request: Some(headers), ..self }
+    }
+
+    /// Sets the `Idempotency-Key` of the call, if it has one.
+    pub(super) fn for_call(self, idempotency_key: Option<&'a str>) -> Self {
+        Self { idempotency_key, ..self }
+    }
+
+    /// Returns the `Idempotency-Key` of the call, if it has one.
+    pub(super) fn idempotency_key(&self) -> Option<&str> {
+        self.idempotency_key
     }
 
     /// Sets the place of the call in a trace.

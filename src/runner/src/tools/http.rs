@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use reqwest::Method;
+use reqwest::{
+    Method,
+    header::{HeaderName, HeaderValue},
+};
 use serde_json::Value;
 
 use super::{
@@ -15,6 +18,10 @@ use super::{
     headers::{ToolHeaders, ToolVariables},
     template::{UrlTemplate, plain},
 };
+
+/// Header by which a server knows a call that it had before
+/// ([draft of the IETF](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)).
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Endpoint, method and headers.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +48,12 @@ impl HttpTool {
         Ok(Self { template, method, headers })
     }
 
+    /// Reports whether the effect of two calls is that of one
+    /// ([RFC 9110 section 9.2.2](https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2)).
+    pub(super) fn is_idempotent(&self) -> bool {
+        matches!(self.method, Method::GET | Method::PUT | Method::DELETE)
+    }
+
     /// Calls the endpoint.
     ///
     /// # Errors
@@ -57,7 +70,11 @@ impl HttpTool {
             url.query_pairs_mut().extend_pairs(arguments.iter().map(|(name, value)| (name, plain(value))));
         }
         let request = client.for_url(&url).await?.request(self.method.clone(), url);
-        let mut request = request.headers(self.headers.expand(environment)?).headers(environment.trace().headers());
+        let mut headers = self.headers.expand(environment)?;
+        if let Some(key) = environment.idempotency_key().and_then(|key| HeaderValue::from_str(key).ok()) {
+            headers.entry(IDEMPOTENCY_KEY).or_insert(key);
+        }
+        let mut request = request.headers(headers).headers(environment.trace().headers());
         if has_body {
             request = request.json(&arguments);
         }

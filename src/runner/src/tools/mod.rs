@@ -5,6 +5,7 @@
 //! one outcome: a text of at most 1 MiB, or a [`ToolError`] whose text tells the model what to do.
 
 mod a2a_agent;
+mod approval;
 mod bounded_buffer;
 mod builtin;
 mod calculator;
@@ -29,10 +30,11 @@ mod tls;
 mod web_search;
 
 use crate::tools::error::ToolError;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ::mcp::Sessions;
 use a2a_agent::AgentCards;
+use approval::ApprovalRule;
 use builtin::{Builtin, NO_SEARCH};
 use client::HttpClient;
 use definition::ToolKind;
@@ -55,7 +57,11 @@ use super::{
 
 /// Most characters of a call's id in a span: the model chooses it.
 const MAX_CALL_ID: usize = 128;
+/// Answer to the model for a call that nobody has approved.
+const UNAPPROVED: &str = "a person has to approve calls of this tool, and nobody can be asked here: say what you would have called it \
+                          with, and do not try again";
 
+pub(super) use approval::Consent;
 pub(super) use definition::CallableTool;
 pub(super) use headers::{expand, upper_snake};
 pub(super) use schema::Schema;
@@ -75,6 +81,8 @@ pub(super) struct Toolbox {
     request: RequestHeaders,
     /// Account of that request, which counts embeddings, with the parent span of the calls.
     account: UsageAccount,
+    /// Value of `Idempotency-Key` of the call that is made, if a person approved it.
+    idempotency_key: Option<Arc<str>>,
 }
 
 struct Connections {
@@ -98,8 +106,9 @@ impl Toolbox {
         let client = HttpClient::new(EgressPolicy::new(&*environment));
         let connections = Arc::new(Connections { client, sessions: Sessions::default(), cards: AgentCards::default() });
         let specs = tools.iter().map(CallableTool::spec).collect();
-        let (request, account) = Default::default();
-        Self { tools: tools.into(), specs, connections, environment, search, metrics, request, account }
+        let (request, account, idempotency_key) = Default::default();
+        let tools = tools.into();
+        Self { tools, specs, connections, environment, search, metrics, request, account, idempotency_key }
     }
 
     /// Creates a toolbox with other tools and their environment, which shares the connections.
@@ -124,15 +133,53 @@ impl Toolbox {
         self.specs.clone()
     }
 
+    /// Returns how long a call waits until the user whose request began the turn approves it; `None` for a call that waits for nobody,
+    /// or that this user cannot approve.
+    pub(super) fn patience(&self, call: &ToolCall) -> Option<Duration> {
+        self.find(&call.name)?.approval.as_ref()?.patience(&call.arguments)
+    }
+
+    /// Returns the digest of the definition of a tool, if there is the tool.
+    pub(super) fn digest(&self, name: &str) -> Option<&str> {
+        self.find(name).map(|tool| tool.digest.as_str())
+    }
+
+    /// Reports whether a call that may have been sent can be sent again, because the effect of two is that of one.
+    pub(super) fn may_repeat(&self, call: &ToolCall) -> bool {
+        let tool = self.find(&call.name);
+        tool.is_some_and(|tool| matches!(&tool.kind, ToolKind::Http(http) if http.is_idempotent()))
+    }
+
+    /// Reports whether calls of a tool wait for the user whose request began the turn.
+    pub(super) fn asks_callers(&self) -> bool {
+        self.tools.iter().any(|tool| tool.approval.as_ref().is_some_and(ApprovalRule::asks_caller))
+    }
+
+    /// Returns the names of those headers of the request that began the turn which calls have, each once.
+    pub(super) fn forwarded(&self, request: &RequestHeaders) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in self.tools.iter().flat_map(|tool| &tool.forwarded) {
+            if request.has(name) && !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
+    fn find(&self, name: &str) -> Option<&CallableTool> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+
     /// Returns the names of all tools, for the error about an unknown one.
     fn names(&self) -> String {
         let names: Vec<_> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
         if names.is_empty() { "none".into() } else { names.join(", ") }
     }
 
-    /// Executes a call of the model within the tool's timeout, in a span of its own. Dropping the future cancels the call.
-    pub(super) async fn execute(&self, call: &ToolCall) -> Result<String, ToolError> {
-        let tool = self.tools.iter().find(|tool| tool.name == call.name);
+    /// Executes a call of the model within the tool's timeout, in a span of its own, with this consent. Dropping the future cancels the
+    /// call.
+    pub(super) async fn execute(&self, call: &ToolCall, consent: Consent<'_>) -> Result<String, ToolError> {
+        let tool = self.find(&call.name);
         // A name that no tool has may be anything.
         let name = tool.map_or_else(|| "execute_tool".to_owned(), |tool| format!("execute_tool {}", tool.name));
         let span = self.account.trace().begin(name, SpanKind::Internal);
@@ -145,8 +192,13 @@ impl Toolbox {
                 span.set(MCP_METHOD_NAME, "tools/call");
             }
         }
-        let within = Self { account: self.account.clone().within(span.scope()), ..self.clone() };
-        let result = within.call(&call.name, &call.arguments).await;
+        let idempotency_key = match consent {
+            Consent::Given(key) => Some(key.into()),
+            Consent::Missing => None,
+        };
+        let account = self.account.clone().within(span.scope());
+        let within = Self { account, idempotency_key, ..self.clone() };
+        let result = within.call_with(&call.name, &call.arguments, consent).await;
         match &result {
             Ok(_) => span.succeed(),
             Err(error) => span.fail(error.word()),
@@ -154,11 +206,18 @@ impl Toolbox {
         result
     }
 
-    /// Calls the tool `name` within its timeout. Dropping the future cancels the call.
+    /// Calls the tool `name` within its timeout, unless a person has to approve it. Dropping the future cancels the call.
     pub(super) async fn call(&self, name: &str, arguments: &Value) -> Result<String, ToolError> {
-        let tool = self.tools.iter().find(|tool| tool.name == name);
+        self.call_with(name, arguments, Consent::Missing).await
+    }
+
+    async fn call_with(&self, name: &str, arguments: &Value, consent: Consent<'_>) -> Result<String, ToolError> {
+        let tool = self.find(name);
         let result = match tool {
             None => Err(ToolError::Unknown(name.into(), self.names())),
+            Some(tool) if tool.approval.is_some() && consent == Consent::Missing => {
+                Err(ToolError::Refused(UNAPPROVED.into()))
+            }
             Some(tool) => tokio::time::timeout(tool.timeout, self.run(tool, arguments))
                 .await
                 .unwrap_or(Err(ToolError::Timeout(tool.timeout))),
@@ -176,7 +235,8 @@ impl Toolbox {
     fn variables(&self, tool: &CallableTool) -> ToolVariables<'_> {
         let others = self.tools.iter().filter(|other| other.name != tool.name).map(CallableTool::variable_prefix);
         let variables = ToolVariables::new(tool.variable_prefix(), others, &*self.environment);
-        variables.for_request(&self.request).in_trace(self.account.trace().clone())
+        let variables = variables.for_request(&self.request).for_call(self.idempotency_key.as_deref());
+        variables.in_trace(self.account.trace().clone())
     }
 
     async fn run(&self, tool: &CallableTool, arguments: &Value) -> Result<String, ToolError> {

@@ -104,7 +104,8 @@ impl AgentTool {
         }
         let mut url = self.url.clone();
         url.set_path(&format!("{}/chat", self.url.path().trim_end_matches('/')));
-        let message = json!({ "message": arguments.get("message") });
+        // No person reads the answer who could approve a call that waits.
+        let message = json!({ "message": arguments.get("message"), "may_wait": false });
         let answer = post(&url, &message, self.headers.expand(environment)?, environment, client).await?;
         let answer: AgentReply = serde_json::from_str(&answer)
             .map_err(|_| ToolError::Failed("the agent did not answer with JSON that has a `reply`".into()))?;

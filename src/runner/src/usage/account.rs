@@ -9,6 +9,7 @@ use crds::usage::{
     COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, ModelPrices, PRICES_HEADER, Purpose, SPENT_HEADER, SpentTokens,
     USAGE_HEADER, UsageTotals, day_of,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
@@ -42,6 +43,32 @@ pub(crate) struct UsageAccount {
     sums: Arc<Mutex<RequestSums>>,
     /// Budgets that the gateway tells.
     budgets: Arc<[RequestBudget]>,
+    /// The headers that name them.
+    budget_headers: Arc<BudgetHeaders>,
+}
+
+/// Headers of a request that name its budgets, as a turn that waits keeps them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BudgetHeaders {
+    left: Option<String>,
+    left_cost: Option<String>,
+    prices: Option<String>,
+}
+
+impl BudgetHeaders {
+    fn read(headers: &HeaderMap) -> Self {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Self { left: text(LEFT_HEADER), left_cost: text(LEFT_COST_HEADER), prices: text(PRICES_HEADER) }
+    }
+
+    /// Returns the budgets of a request of this caller; empty: not known.
+    fn budgets(&self, caller: &str, ledger: &UsageLedger) -> Vec<RequestBudget> {
+        let left = |text: Option<&str>| text.and_then(read_left);
+        let tokens = left(self.left.as_deref()).map(|left| RequestBudget::new(left, None, caller, ledger));
+        let cost = left(self.left_cost.as_deref()).zip(self.prices.as_deref().and_then(ModelPrices::read));
+        let cost = cost.map(|(left, prices)| RequestBudget::new(left, Some(prices), caller, ledger));
+        tokens.into_iter().chain(cost).collect()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -80,19 +107,27 @@ impl UsageAccount {
     /// Returns the same account with the budgets that the headers of the request name. A request that came by no gateway has those that
     /// a gateway named last, too, but for those of its caller. `is_by_sidecar`: the Pod's own sidecar sent it.
     pub(crate) fn with_budgets(self, headers: &HeaderMap, is_by_sidecar: bool, ledger: &UsageLedger) -> Self {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let left = |name: &str| text(name).and_then(read_left);
-        let tokens = left(LEFT_HEADER).map(|left| RequestBudget::new(left, None, &self.caller, ledger));
-        let cost = left(LEFT_COST_HEADER).zip(text(PRICES_HEADER).and_then(ModelPrices::read));
-        let cost = cost.map(|(left, prices)| RequestBudget::new(left, Some(prices), &self.caller, ledger));
-        let (mut budgets, now): (Vec<_>, _) = (tokens.into_iter().chain(cost).collect(), now_seconds());
-        if is_by_sidecar && headers.contains_key(GATEWAY_HEADER) {
-            ledger.keep_budgets(budgets.iter().filter_map(RequestBudget::terms_of_all).collect(), now);
-        } else {
-            budgets
-                .extend(ledger.latest_budgets(now).into_iter().map(|terms| RequestBudget::with_terms(terms, ledger)));
+        let named = BudgetHeaders::read(headers);
+        if !is_by_sidecar || !headers.contains_key(GATEWAY_HEADER) {
+            return self.with_budget_headers(named, ledger);
         }
-        Self { budgets: budgets.into(), ..self }
+        let budgets = named.budgets(&self.caller, ledger);
+        ledger.keep_budgets(budgets.iter().filter_map(RequestBudget::terms_of_all).collect(), now_seconds());
+        Self { budgets: budgets.into(), budget_headers: named.into(), ..self }
+    }
+
+    /// Returns the same account with the budgets that a request by no gateway named, or a request before its turn waited, and those that
+    /// a gateway named last, but for those of the caller.
+    pub(crate) fn with_budget_headers(self, named: BudgetHeaders, ledger: &UsageLedger) -> Self {
+        let mut budgets = named.budgets(&self.caller, ledger);
+        let latest = ledger.latest_budgets(now_seconds());
+        budgets.extend(latest.into_iter().map(|terms| RequestBudget::with_terms(terms, ledger)));
+        Self { budgets: budgets.into(), budget_headers: named.into(), ..self }
+    }
+
+    /// Returns the headers that name the budgets.
+    pub(crate) fn budget_headers(&self) -> &BudgetHeaders {
+        &self.budget_headers
     }
 
     /// Reports whether the request has a budget.
@@ -205,6 +240,8 @@ impl UsageAccount {
 
 #[cfg(test)]
 mod tests {
+    use crds::usage::LeftTokens;
+
     use super::*;
 
     #[tokio::test]
@@ -227,6 +264,27 @@ mod tests {
         assert!(account.header().unwrap().to_str().unwrap().ends_with("calls=3, model=\"anthropic/claude\", est"));
         let usage = account.json().unwrap();
         assert_eq!((&usage["input"], &usage["calls"], &usage["estimated"]), (&json!(2409), &json!(3), &json!(true)));
+    }
+
+    #[test]
+    fn a_turn_that_waited_has_its_own_budgets_and_what_a_gateway_said_last_besides() {
+        let (ledger, waited) = (UsageLedger::default(), UsageLedger::default());
+        let headers = |all: u64, is_by_gateway: bool| {
+            let left = LeftTokens { day: day_of(now_seconds()), all: Some(all), own: None }.to_string();
+            let left = (HeaderName::from_static(LEFT_HEADER), HeaderValue::from_str(&left).unwrap());
+            let via = (HeaderName::from_static(GATEWAY_HEADER), HeaderValue::from_static("g"));
+            HeaderMap::from_iter([left].into_iter().chain(is_by_gateway.then_some(via)))
+        };
+        let kept = UsageAccount::new("ada").with_budgets(&headers(30, true), true, &waited).budget_headers().clone();
+        let left =
+            |ledger: &UsageLedger| UsageAccount::new("ada").with_budget_headers(kept.clone(), ledger).tokens_left();
+        assert_eq!(left(&ledger), Some(30), "no gateway said anything to this process");
+        UsageAccount::new("bob").with_budgets(&headers(20, true), true, &ledger);
+        assert_eq!(left(&ledger), Some(20), "others used ten of them while it waited");
+        UsageAccount::new("bob").with_budgets(&headers(40, true), true, &ledger);
+        assert_eq!(left(&ledger), Some(30));
+        let next = UsageAccount::new("bob").with_budgets(&headers(50, false), true, &ledger);
+        assert_eq!(next.tokens_left(), Some(40), "what the turn keeps is no word of a gateway");
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod ledger;
 mod metrics;
 mod terms;
 
-pub(crate) use account::{RESPONSE_HEADER, UsageAccount};
+pub(crate) use account::{BudgetHeaders, RESPONSE_HEADER, UsageAccount};
 pub(crate) use body::{TRAILERS, UsageBody};
 pub(crate) use ledger::UsageLedger;
 

@@ -16,8 +16,9 @@ import { Markdown } from "./Markdown.tsx";
 import { Composer } from "./Composer.tsx";
 import { conversationWith, type Turn } from "./conversation.ts";
 import { FlowComposer } from "./FlowComposer.tsx";
+import { escapeHidden } from "./hidden.ts";
 import { protocolOf, speaksPlainHttp, targetQuery } from "./protocol.ts";
-import { type Piece, type Reply, textOfReply } from "./stream.ts";
+import { type Approval, type Piece, type Reply, textOfReply } from "./stream.ts";
 import { type Target, targetOf } from "./talk.ts";
 
 const TALKERS = new Set(["Agent", "Flow", "FlowSet"]);
@@ -109,6 +110,7 @@ function Talk({ target }: { target: Target }): ReactElement {
     if (!turn) return;
     void conversation.send(turn.said, turn.flow, isAgent ? { message: turn.said } : (JSON.parse(turn.said) as object));
   }, [conversation, isAgent]);
+  const decide = useCallback((id: number, approved: boolean): void => void conversation.decide(id, approved), [conversation]);
   return (
     <section className="talk" aria-label={`Conversation with ${target.name}`}>
       <header className="talk-head">
@@ -128,7 +130,7 @@ function Talk({ target }: { target: Target }): ReactElement {
           </button>
         )}
       </header>
-      <Turns turns={turns} again={again} target={target} />
+      <Turns turns={turns} busy={conversation.busy} again={again} decide={decide} target={target} />
       {summary?.why && summary.phase !== "Running" && <Notice tone="warn">{summary.why}</Notice>}
       {isForeign ? (
         <Notice tone="idle">{speaksPlainHttp(target)}</Notice>
@@ -141,7 +143,9 @@ function Talk({ target }: { target: Target }): ReactElement {
   );
 }
 
-function Turns({ turns, again, target }: { turns: readonly Turn[]; again: () => void; target: Target }): ReactElement {
+type Decide = (id: number, approved: boolean) => void;
+
+function Turns({ turns, busy, again, decide, target }: { turns: readonly Turn[]; busy: boolean; again: () => void; decide: Decide; target: Target }): ReactElement {
   const end = useRef<HTMLDivElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
   const stick = useRef(true);
@@ -165,7 +169,7 @@ function Turns({ turns, again, target }: { turns: readonly Turn[]; again: () => 
   return (
     <div className="turns" ref={scroller} onScroll={scrolled} tabIndex={0} role="log" aria-label="Messages">
       {turns.map((turn, index) => (
-        <TurnView key={turn.id} turn={turn} last={index === turns.length - 1} again={again} />
+        <TurnView key={turn.id} turn={turn} last={index === turns.length - 1} busy={busy && turn.reply.approval !== null} again={again} decide={decide} />
       ))}
       <div ref={end} />
     </div>
@@ -173,7 +177,7 @@ function Turns({ turns, again, target }: { turns: readonly Turn[]; again: () => 
 }
 
 /** Memoized: in a long conversation only the growing turn is rendered again. */
-const TurnView = memo(function TurnView({ turn, last, again }: { turn: Turn; last: boolean; again: () => void }): ReactElement {
+const TurnView = memo(function TurnView({ turn, last, busy, again, decide }: { turn: Turn; last: boolean; busy: boolean; again: () => void; decide: Decide }): ReactElement {
   const { reply } = turn;
   const over = reply.status !== "waiting" && reply.status !== "streaming";
   return (
@@ -193,11 +197,12 @@ const TurnView = memo(function TurnView({ turn, last, again }: { turn: Turn; las
             <i />
           </span>
         )}
+        {over && reply.approval && <ApprovalCard waiting={reply.approval} busy={busy} decide={(approved) => decide(turn.id, approved)} />}
         {reply.status === "failed" && <Notice tone="bad">{reply.error}</Notice>}
         <footer className="row wrap small muted">
           <Timing reply={reply} />
           {over && textOfReply(reply) !== "" && <CopyButton text={() => textOfReply(reply)} />}
-          {over && last && (
+          {over && last && !reply.approval && (
             <button type="button" className="button quiet" onClick={again}>
               <Icon name="retry" />
               Retry
@@ -208,6 +213,35 @@ const TurnView = memo(function TurnView({ turn, last, again }: { turn: Turn; las
     </>
   );
 });
+
+/** Calls that wait for the user, with what they would do. */
+function ApprovalCard({ waiting, busy, decide }: { waiting: Approval; busy: boolean; decide: (approved: boolean) => void }): ReactElement {
+  const { calls, expires } = waiting;
+  return (
+    <section className="card approval" aria-label="Calls that wait for you">
+      <p>
+        {calls.length === 1 ? "A call waits for you" : `${calls.length} calls wait for you`}
+        {expires && <span className="muted small"> until {new Date(expires).toLocaleString()}</span>}
+      </p>
+      {calls.map((call) => (
+        <div key={call.id} data-tool={call.name}>
+          <code>{escapeHidden(call.name)}</code>
+          <pre className="code" tabIndex={0}>
+            {escapeHidden(call.args)}
+          </pre>
+        </div>
+      ))}
+      <div className="row wrap">
+        <button type="button" className="button primary" disabled={busy} onClick={() => decide(true)}>
+          {calls.length === 1 ? "Approve" : "Approve all"}
+        </button>
+        <button type="button" className="button" disabled={busy} onClick={() => decide(false)}>
+          {calls.length === 1 ? "Reject" : "Reject all"}
+        </button>
+      </div>
+    </section>
+  );
+}
 
 function Timing({ reply }: { reply: Reply }): ReactElement | null {
   const parts = [

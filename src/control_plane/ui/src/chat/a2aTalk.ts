@@ -47,6 +47,8 @@ export async function askAgent(chat: A2aChat, target: Target, text: string, sign
   } catch (error) {
     // The agent may have changed: the next message reads its card again.
     chat.agent = null;
+    // A task that takes no message is not named by the next one.
+    if (error instanceof A2aError) chat.waiting = null;
     if (signal.aborted && turn.task !== null && turn.isWorking) void post(agent, cancelBody(agent, turn.task), JSON_TYPE).catch(() => undefined);
     throw error;
   }

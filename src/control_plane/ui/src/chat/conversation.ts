@@ -5,8 +5,8 @@ import type { ServerEvent } from "../api/sse.ts";
 import { A2aError } from "./a2a.ts";
 import { type A2aChat, askAgent, newChat } from "./a2aTalk.ts";
 import { readProtocol, speaksPlainHttp } from "./protocol.ts";
-import { atEnd, type Ended, failed, isTooLong, type Reply, stopped, WAITING, withEvent } from "./stream.ts";
-import { ask, pathOf, type Target } from "./talk.ts";
+import { atEnd, decidedBefore, type Ended, failed, isTooLong, type Reply, resumed, stopped, WAITING, withEvent } from "./stream.ts";
+import { ask, pathOf, rootOf, type Target } from "./talk.ts";
 
 export interface Turn {
   id: number;
@@ -51,24 +51,46 @@ export class Conversation {
 
   async send(said: string, flow: string | null, body: object): Promise<void> {
     if (this.#running) return;
-    const stop = (this.#running = new AbortController());
     const id = this.#next++;
-    const began = performance.now();
-    const ms = (): number => performance.now() - began;
-    this.#show([...this.#turns.slice(1 - KEPT), { id, said, flow, reply: WAITING }]);
     const conversation = this.#ended.conversation;
     const all = this.target.kind === "Agent" && conversation ? { ...body, conversation_id: conversation } : body;
+    await this.#follow(id, [...this.#turns.slice(1 - KEPT), { id, said, flow, reply: WAITING }], async (signal, take) => {
+      const protocol = await readProtocol(this.target);
+      if (protocol === "http") throw new A2aError(speaksPlainHttp(this.target));
+      if (protocol === "a2a") await askAgent(this.#a2a, this.target, said, signal, take);
+      else await ask(pathOf(this.target, flow), all, signal, take);
+    });
+  }
+
+  /** Approves or rejects all calls of a turn that waits, and shows how it goes on. */
+  async decide(id: number, approved: boolean): Promise<void> {
+    const waiting = this.#turns.find((turn) => turn.id === id)?.reply.approval;
+    if (this.#running || !waiting) return;
+    const approvals = waiting.calls.map((call) => ({ id: call.id, approved }));
+    const turns = this.#turns.map((turn) => (turn.id === id ? { ...turn, reply: resumed(turn.reply) } : turn));
+    const path = `${rootOf(this.target)}/approvals/${encodeURIComponent(waiting.task)}`;
+    await this.#follow(id, turns, (signal, take) => ask(path, { approvals }, signal, take));
+  }
+
+  /** Shows `turns`, and in the one with this id what comes. */
+  async #follow(
+    id: number,
+    turns: readonly Turn[],
+    begin: (signal: AbortSignal, take: (event: ServerEvent) => void) => Promise<void>,
+  ): Promise<void> {
+    const stop = (this.#running = new AbortController());
+    const began = performance.now();
+    const ms = (): number => performance.now() - began;
+    this.#show(turns);
     try {
       const take = (event: ServerEvent): void => {
         this.#reply(id, (reply) => withEvent(reply, event, ms(), (end) => this.#end(end)));
         if (this.#turns.some((turn) => turn.id === id && isTooLong(turn.reply))) throw new RangeError("The answer is longer than this page shows.");
       };
-      const protocol = await readProtocol(this.target);
-      if (protocol === "http") throw new A2aError(speaksPlainHttp(this.target));
-      if (protocol === "a2a") await askAgent(this.#a2a, this.target, said, stop.signal, take);
-      else await ask(pathOf(this.target, flow), all, stop.signal, take);
+      await begin(stop.signal, take);
       this.#reply(id, (reply) => atEnd(reply, ms()));
     } catch (error) {
+      if (isOver(error)) this.#reply(id, decidedBefore);
       this.#reply(id, (reply) => (stop.signal.aborted ? stopped(reply, ms()) : failed(reply, explained(error), ms())));
     } finally {
       this.#running = null;
@@ -109,6 +131,11 @@ export class Conversation {
     this.#turns = turns;
     for (const watcher of this.#watchers) watcher();
   }
+}
+
+/** Returns whether a decision came too late: the task is unknown, expired or decided. */
+function isOver(error: unknown): boolean {
+  return error instanceof ApiError && (error.status === 404 || error.status === 409);
 }
 
 function explained(error: unknown): string {

@@ -345,14 +345,16 @@ fn progress(row: &PgRow) -> Result<Option<TaskProgress>, sqlx::Error> {
     if row.try_get("lost")? {
         let heard = time(row.try_get("heard")?);
         since = heard.checked_add(LOST_AFTER).unwrap_or(heard);
-        return Ok(Some(TaskProgress { phase: TaskPhase::Failed, since, text, error: Some(LOST_REASON.into()) }));
+        let error = Some(LOST_REASON.into());
+        return Ok(Some(TaskProgress { phase: TaskPhase::Failed, since, text, error, approval: None }));
     }
-    Ok(Some(TaskProgress { phase, since, text, error: row.try_get("error")? }))
+    Ok(Some(TaskProgress { phase, since, text, error: row.try_get("error")?, approval: None }))
 }
 
 fn phase_name(phase: TaskPhase) -> &'static str {
     match phase {
         TaskPhase::Working => "working",
+        TaskPhase::InputRequired => "input-required",
         TaskPhase::Completed => "completed",
         TaskPhase::Failed => "failed",
         TaskPhase::Canceled => "canceled",
@@ -360,9 +362,9 @@ fn phase_name(phase: TaskPhase) -> &'static str {
 }
 
 fn parse_phase(word: &str) -> Option<TaskPhase> {
-    [TaskPhase::Working, TaskPhase::Completed, TaskPhase::Failed, TaskPhase::Canceled]
-        .into_iter()
-        .find(|phase| self::phase_name(*phase) == word)
+    const PHASES: [TaskPhase; 5] =
+        [TaskPhase::Working, TaskPhase::InputRequired, TaskPhase::Completed, TaskPhase::Failed, TaskPhase::Canceled];
+    PHASES.into_iter().find(|phase| phase_name(*phase) == word)
 }
 
 /// Removes U+0000, which PostgreSQL's text type rejects.

@@ -44,7 +44,8 @@ fn a_text_is_bounded_between_characters_and_says_so_when_it_is_whole() {
 
 #[test]
 fn every_phase_has_a_word_of_its_own() {
-    for one in [TaskPhase::Working, TaskPhase::Completed, TaskPhase::Failed, TaskPhase::Canceled] {
+    use TaskPhase::{Canceled, Completed, Failed, InputRequired, Working};
+    for one in [Working, InputRequired, Completed, Failed, Canceled] {
         assert_eq!(parse_phase(phase_name(one)), Some(one));
     }
     assert_eq!(parse_phase("later"), None);

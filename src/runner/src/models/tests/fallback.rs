@@ -303,7 +303,7 @@ async fn a_fallback_that_has_answered_in_a_turn_goes_on_with_it() {
     let second = Provider::new([ScriptedReply::ok(anthropic::CALLS), ScriptedReply::ok(anthropic::GOOD)]).await;
     let model = chain(&first, first.reference("openai"), &[fallback(&second)]).unwrap();
     let tools = Toolbox::new(Vec::new(), Arc::new(|_: &str| None), RunnerMetrics::default());
-    let turn = TurnLoop { model: &*model, tools: &tools, events: None };
+    let turn = TurnLoop { model: &*model, tools: &tools, events: None, may_wait: false };
     turn.run(&mut hello(), &mut 5).await.unwrap();
     assert_eq!((first.requests().len(), second.requests().len()), (1, 2));
     turn.run(&mut hello(), &mut 5).await.unwrap();

@@ -12,7 +12,8 @@ async fn second_request(provider: &str, calls: &str, good: &str, messages: &str)
     let server = Provider::new([ScriptedReply::ok(calls), ScriptedReply::ok(good)]).await;
     let model = server.model(provider);
     let tools = Toolbox::new(Vec::new(), Arc::new(|_: &str| None), RunnerMetrics::default());
-    let message = TurnLoop { model: &*model, tools: &tools, events: None }.run(&mut hello(), &mut 5).await.unwrap();
+    let turn = TurnLoop { model: &*model, tools: &tools, events: None, may_wait: false };
+    let message = turn.run(&mut hello(), &mut 5).await.unwrap();
     assert!(message.text.ends_with("Hello thére"), "{provider}: {}", message.text);
     let asked = server.requests();
     assert_eq!(asked.len(), 2);

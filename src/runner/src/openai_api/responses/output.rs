@@ -64,8 +64,8 @@ impl Output {
             TurnEvent::Text(text) => self.text(&text),
             TurnEvent::Call(call) => self.call(call),
             TurnEvent::Outcome { ok, .. } => self.end_call(ok),
-            // Is a header of the response.
-            TurnEvent::Answerer(_) => {}
+            // The first is a header of the response; no turn of this API waits for a person.
+            TurnEvent::Answerer(_) | TurnEvent::Parked(_) => {}
         }
     }
 

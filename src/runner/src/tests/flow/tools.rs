@@ -90,3 +90,15 @@ async fn a_tool_has_the_headers_of_the_caller_that_it_names() {
     }
     assert_eq!(runner.post("/", "").await, (200, "no tenant and nothing".into()));
 }
+
+#[tokio::test]
+async fn a_tool_that_a_person_has_to_approve_is_refused_by_a_flow() {
+    let tool = serde_json::json!({
+        "name": "pay", "description": "d", "inputSchema": {"type": "object"}, "approval": {"when": "Always"},
+        "implementation": {"http": {"url": "http://127.0.0.1:1/", "method": "POST"}},
+    });
+    let contract = ContractFolder::flow(&[("main", "/tool pay")]).with("tools/pay.json", &tool.to_string());
+    let runner = contract.serve(&[]).await;
+    let (status, answer) = runner.post("/", "{}").await;
+    assert!(status == 200 && answer.starts_with("tool pay failed: refused: a person has to approve"), "{answer}");
+}

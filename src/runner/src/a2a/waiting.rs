@@ -1,0 +1,114 @@
+//! Tasks whose turn waits for a person.
+//!
+//! A task stops as its turn is [parked](crate::parking), and its row says no more than that. Which calls wait, that the turn goes on, and
+//! its answer are read from the parked turns and the conversation whenever a client asks: any replica may go on with the turn, and each
+//! tells the same.
+
+use std::sync::Arc;
+
+use super::{
+    A2a,
+    rows::TaskSummary,
+    rpc::RpcError,
+    tasks::{Task, TaskPhase, TaskProgress, TaskWait},
+};
+use crate::{
+    agent::TurnError,
+    conversations::history::{ConversationId, UserName},
+    models::{Message, text_of},
+    parking::ParkedReply,
+};
+
+/// Reason of a failure for a task whose turn is in no conversation.
+const NO_ANSWER: &str = "the turn that waited has no answer: its conversation was forgotten, or is another user's";
+
+impl A2a {
+    /// Returns what a task waits for. The text names no task of the parked turn, as its [note](ParkedReply::note) does not.
+    pub(super) fn wait(&self, parked: &ParkedReply) -> TaskWait {
+        let (names, agent, namespace) = (parked.names(), &self.name, &self.namespace);
+        let text = format!("waiting until you approve {names}: recif approve agent/{agent} -n {namespace}");
+        // Texts and JSON values under string keys: this cannot fail.
+        TaskWait { text, approval: serde_json::to_value(parked).unwrap_or_default() }
+    }
+
+    /// Returns the progress of a task as it is now: a turn that waited may go on, or have ended.
+    ///
+    /// # Errors
+    /// The parked turns or the conversation cannot be read.
+    pub(super) async fn present(&self, task: &Task) -> Result<TaskProgress, RpcError> {
+        let stopped = task.snapshot();
+        let context = ConversationId::parse(&task.context);
+        let (TaskPhase::InputRequired, Some(context)) = (stopped.phase, context) else { return Ok(stopped) };
+        let agent = self.agent.clone().map_err(RpcError::Unavailable)?;
+        let waiting = agent.waiting(&task.user).await?;
+        let found = waiting.iter().find(|turn| turn.conversation_id == context);
+        if let Some(turn) = found.filter(|turn| !turn.decided) {
+            let TaskWait { text, approval } = self.wait(&turn.parked);
+            return Ok(TaskProgress { error: Some(text), approval: Some(approval), ..stopped });
+        }
+        let settled = TaskProgress { error: None, approval: None, ..stopped };
+        // One that has expired is continued soon.
+        if found.is_some() || agent.parked.is_open(&context, &task.user).await.map_err(TurnError::from)? {
+            return Ok(TaskProgress { phase: TaskPhase::Working, ..settled });
+        }
+        let answer = match agent.history(&context, &task.user).await {
+            Ok(conversation) => answer_to(&conversation.messages, &task.message.text()),
+            Err(TurnError::NoConversation(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(match answer {
+            Some(text) => TaskProgress { phase: TaskPhase::Completed, text, ..settled },
+            None => TaskProgress { phase: TaskPhase::Failed, error: Some(NO_ANSWER.to_owned()), ..settled },
+        })
+    }
+
+    /// Sets the phases of tasks whose turn waited to what they are now, by the turns of `user` that wait.
+    ///
+    /// # Errors
+    /// The parked turns cannot be read.
+    pub(super) async fn update_phases(&self, user: &UserName, tasks: &mut [TaskSummary]) -> Result<(), RpcError> {
+        if tasks.iter().all(|task| task.phase != TaskPhase::InputRequired) {
+            return Ok(());
+        }
+        let agent = self.agent.clone().map_err(RpcError::Unavailable)?;
+        let waiting = agent.waiting(user).await?;
+        for task in tasks.iter_mut().filter(|task| task.phase == TaskPhase::InputRequired) {
+            let found = waiting.iter().find(|turn| turn.conversation_id.as_str() == task.context);
+            task.phase = match found {
+                Some(turn) if turn.decided => TaskPhase::Working,
+                Some(_) => TaskPhase::InputRequired,
+                None => TaskPhase::Completed,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Returns the text of the model after the last message of the user with this text; `None` without such a message.
+fn answer_to(messages: &[Arc<Message>], question: &str) -> Option<String> {
+    let asks = |message: &Arc<Message>| matches!(&**message, Message::User(parts) if text_of(parts) == question);
+    let asked = messages.iter().rposition(asks)?;
+    let turn = messages[asked + 1..].iter().take_while(|message| !matches!(&***message, Message::User(_)));
+    let texts = turn.filter_map(|message| match &**message {
+        Message::Assistant(text) => Some(text.as_str()),
+        _ => None,
+    });
+    Some(texts.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_is_what_the_model_said_to_the_last_message_of_that_text() {
+        let said = |text: &str| Message::Assistant(text.to_owned());
+        let result = Message::ToolResult { id: "1".into(), name: "pay".into(), outcome: Ok("paid".into()) };
+        let talk =
+            [Message::user("a"), said("1"), Message::user("a"), said("2"), result, said("3"), Message::user("b")];
+        let talk: Vec<_> = talk.into_iter().map(Arc::new).collect();
+        assert_eq!(answer_to(&talk, "a").as_deref(), Some("23"));
+        assert_eq!(answer_to(&talk, "b").as_deref(), Some(""));
+        assert_eq!(answer_to(&talk, "c"), None);
+    }
+}

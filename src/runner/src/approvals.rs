@@ -1,0 +1,228 @@
+//! Routes by which a caller decides on calls that wait, and the continuation of turns without a request.
+//!
+//! | route | answer |
+//! |---|---|
+//! | `GET /approvals` | `{"approvals": [{conversation_id, decided, task, approval}]}`: what waits, or is decided and has not ended; 403 for a caller without a name |
+//! | `GET /approvals/{task}` | `{conversation_id, decided, task, approval}` |
+//! | `POST /approvals/{task}` `{"approvals": [{id, approved, rejection_reason?}]}` | as of `POST /chat`, once the turn has gone on |
+//!
+//! 400 is for a decision that does not name each call that waits once, or without a header that tools send on and the first request had,
+//! 404 for an unknown task or one of another user, 409 for one that was decided otherwise before or has expired, 503 where this process
+//! ends before all calls were made. The same decision again goes on with a turn whose process died meanwhile, and is 503 with
+//! `Retry-After` while a process goes on with the turn.
+//!
+//! The turn goes on in a task of its own: a client that disconnects does not break off a call that is being made.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{Path, State, rejection::BytesRejection},
+    http::{
+        StatusCode,
+        header::{HeaderMap, RETRY_AFTER},
+    },
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde_json::{Value, json};
+use tokio::sync::{
+    Semaphore,
+    mpsc::{self, Receiver, Sender},
+};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use super::{
+    agent::Agent,
+    caller::CallerContext,
+    common_routes::{ErrorResponse, wants_events},
+    conversations::history::ConversationId,
+    parking::{DecisionError, Decisions},
+    sse,
+    turn_event::TurnEvent,
+    usage::UsageLedger,
+};
+
+/// Interval at which turns are looked for that no request continues.
+const SWEEP: Duration = Duration::from_secs(5);
+/// The same where no tool asks, so that only turns from before are left.
+const IDLE_SWEEP: Duration = Duration::from_secs(60);
+/// Interval at which turns are deleted that expired long ago.
+const CLEANUP: Duration = Duration::from_secs(3600);
+/// Most turns that go on at once without a request.
+const MOST_AT_ONCE: usize = 8;
+/// Seconds after which a client may send a decision again that is being carried out.
+const BUSY_WAIT: &str = "5";
+/// Longest wait for a client that does not read the events of a turn that goes on.
+const UNREAD: Duration = Duration::from_secs(10);
+/// Error of a turn whose task ended.
+const CUT_OFF: &str = "the turn was cut off";
+/// Error for a client that did not read.
+const NOT_READ: &str = "the events of the turn were not read: its answer is in the conversation";
+
+/// State of the routes.
+#[derive(Clone)]
+struct ApprovalRoutes {
+    /// Agent, or the reason why it cannot be served.
+    agent: Result<Arc<Agent>, String>,
+    /// Requests in flight; closed once the process drains.
+    requests: TaskTracker,
+}
+
+/// Returns the routes of the agent; an `Err` holds the reason why it cannot be served. Turns that go on count among `requests`.
+pub(super) fn routes(agent: Result<Arc<Agent>, String>, requests: TaskTracker) -> Router {
+    let routes = Router::new().route("/approvals", get(list)).route("/approvals/{task}", get(show).post(decide));
+    routes.with_state(ApprovalRoutes { agent, requests })
+}
+
+/// Goes on with turns of the agent that are due and that no request continues, until the process drains or the handle is dropped; `None`
+/// where there can be none. `ledger` counts for their budgets.
+pub(super) fn sweep(agent: Arc<Agent>, ledger: UsageLedger, requests: TaskTracker) -> Option<AbortOnDropHandle<()>> {
+    let interval = match (agent.asks_callers(), agent.parked.is_shared()) {
+        (true, _) => SWEEP,
+        (false, true) => IDLE_SWEEP,
+        (false, false) => return None,
+    };
+    Some(AbortOnDropHandle::new(tokio::spawn(async move {
+        let (mut cleaned, permits) = (None, Arc::new(Semaphore::new(MOST_AT_ONCE)));
+        while !requests.is_closed() {
+            tokio::time::sleep(interval).await;
+            if cleaned.is_none_or(|last: Instant| last.elapsed() >= CLEANUP) {
+                cleaned = Some(Instant::now());
+                if let Err(error) = agent.parked.forget_old().await {
+                    tracing::debug!("turns that expired long ago were not deleted: {error}");
+                }
+            }
+            // Others are left to the next look, or to another replica.
+            while let Ok(permit) = permits.clone().try_acquire_owned() {
+                if requests.is_closed() {
+                    return;
+                }
+                let Some((claimed, caller)) = agent.claim_due(&ledger).await else { break };
+                let (agent, tracker) = (agent.clone(), requests.clone());
+                requests.spawn(async move {
+                    let _permit = permit;
+                    if let Err(error) = agent.resume(claimed, caller, &tracker, None).await {
+                        tracing::warn!("a parked turn did not go on: {error}");
+                    }
+                });
+            }
+        }
+    })))
+}
+
+/// Passes the events of a turn on to its client, and reports whether all were read. The turn does not wait for a client that has
+/// stopped reading.
+async fn relay(mut events: Receiver<TurnEvent>, client: Sender<TurnEvent>) -> bool {
+    while let Some(event) = events.recv().await {
+        if !matches!(tokio::time::timeout(UNREAD, client.send(event)).await, Ok(Ok(()))) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Parses a task.
+fn task_id(task: &str) -> Result<ConversationId, DecisionError> {
+    ConversationId::parse(task).ok_or_else(|| DecisionError::unknown(task))
+}
+
+async fn list(State(app): State<ApprovalRoutes>, headers: HeaderMap) -> Result<Json<Value>, ErrorResponse> {
+    let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
+    let user = CallerContext::user_of(&headers);
+    if user.is_none() {
+        let why = "callers without a name cannot be told apart here: POST the decision to /approvals/ and the task that the answer named";
+        return Err(ErrorResponse(StatusCode::FORBIDDEN, why.into()));
+    }
+    let waiting = agent.waiting(&user).await?;
+    Ok(Json(json!({ "approvals": waiting })))
+}
+
+async fn show(
+    State(app): State<ApprovalRoutes>,
+    Path(task): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, ErrorResponse> {
+    let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
+    let task = task_id(&task)?;
+    match agent.waiting_for(task.as_str(), &CallerContext::user_of(&headers)).await? {
+        Some(waiting) => Ok(Json(waiting).into_response()),
+        None => Err(DecisionError::unknown(task.as_str()).into()),
+    }
+}
+
+async fn decide(
+    State(app): State<ApprovalRoutes>,
+    Path(task): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ErrorResponse> {
+    let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
+    let is_stream = wants_events(&headers);
+    let caller = CallerContext::from_headers(headers);
+    let account = caller.account.clone();
+    let decisions: Decisions = serde_json::from_slice(&body?).map_err(|error| {
+        let form = r#"{"approvals": [{"id": "…", "approved": true}]}"#;
+        ErrorResponse(StatusCode::BAD_REQUEST, format!("the body must be JSON like {form}: {error}"))
+    })?;
+    let claimed = match agent.decide(task_id(&task)?.as_str(), &caller, decisions).await {
+        Err(busy @ DecisionError::Busy) => {
+            return Ok(([(RETRY_AFTER, BUSY_WAIT)], ErrorResponse::from(busy)).into_response());
+        }
+        decided => decided?,
+    };
+    let (requests, tracker) = (app.requests.clone(), app.requests);
+    if is_stream {
+        let models = agent.models();
+        let response = sse::respond(&models, async move |client| {
+            let (tokens, events) = mpsc::channel(16);
+            let resumed = requests.spawn(async move { agent.resume(claimed, caller, &tracker, Some(&tokens)).await });
+            match (relay(events, client).await, resumed.await) {
+                (true, Ok(Ok(reply))) => Ok(reply.done_event(&account)),
+                (false, Ok(Ok(_))) => Err(NOT_READ.to_owned()),
+                (_, Ok(Err(error))) => Err(error.to_string()),
+                (_, Err(_)) => Err(CUT_OFF.to_owned()),
+            }
+        });
+        return Ok(response.await);
+    }
+    let resumed = requests.spawn(async move { agent.resume(claimed, caller, &tracker, None).await });
+    let ended = resumed.await.map_err(|_| ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, CUT_OFF.into()))?;
+    Ok(ended?.into_response())
+}
+
+impl From<DecisionError> for ErrorResponse {
+    fn from(error: DecisionError) -> Self {
+        let status = match &error {
+            DecisionError::UnknownTask(_) => StatusCode::NOT_FOUND,
+            DecisionError::Invalid(_) | DecisionError::MissingHeaders(_) => StatusCode::BAD_REQUEST,
+            DecisionError::Decided(_) | DecisionError::Expired => StatusCode::CONFLICT,
+            DecisionError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            DecisionError::Model(error) => error.response_status(),
+            DecisionError::Busy | DecisionError::OtherVersion | DecisionError::Database(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        };
+        Self(status, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_reading_delays_no_turn() {
+        let (tokens, events) = mpsc::channel(16);
+        let (client, _unread) = mpsc::channel(1);
+        for text in ["a", "b", "c"] {
+            tokens.send(TurnEvent::from(text)).await.unwrap();
+        }
+        assert!(!relay(events, client).await);
+        assert!(tokens.send("d".into()).await.is_err(), "the turn goes on without it");
+    }
+}

@@ -1,0 +1,329 @@
+//! Turns that wait for a person: parked until their calls are decided, then continued once.
+//!
+//! A parked turn holds no request and no memory of this process where conversations are in a database: a row has all that it takes to
+//! go on, so that it survives its Pod. A row is in one of three states, and each change is one statement:
+//!
+//! | state | is left by |
+//! |---|---|
+//! | waits: no ruling | the one decision ([`ParkedTurns::decide`]), or its expiry, after which nobody can decide |
+//! | ready: a ruling, or expired, and no claim | the process that claims it |
+//! | claimed, for 30 s, renewed every 10 s | the end of the turn, which deletes the row and adds the turn to its conversation in one transaction; further calls that wait, as another task; or a claim that was given back or not renewed |
+//!
+//! Every write of a claimed row names the claim, a random text, so that a process that was stopped and goes on writes nothing. An
+//! approved call is recorded as started before it is sent: whoever finds it started sends it again only if two have the effect of one, and
+//! else the model gets to know that its effect is unknown. So a turn ends once, and a call is sent at most once for each approval, but
+//! for those that have one effect however often they are sent.
+//!
+//! Values of headers and keys of callers are kept nowhere: a turn that needs them is continued only in a request of its own caller, which
+//! has to have the headers that the first one had. A turn whose caller does not come back, one whose conversation was forgotten, and one
+//! that broke off several times, is ended with a note, without its model and without further calls.
+
+mod memory;
+mod rows;
+mod rulings;
+mod turn;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use self::{
+    memory::ParkedInMemory,
+    rows::ParkedRows,
+    turn::{FoundTurn, MAX_TURN},
+};
+use super::{
+    caller::RequestHeaders,
+    conversations::history::{ConversationId, UserName, owner_column},
+    database::{DatabaseError, DatabaseScope},
+    models::ModelError,
+};
+
+pub(super) use self::{
+    rulings::Decisions,
+    turn::{
+        CallProgress, Claim, ClaimedTurn, ForcedEnd, OpenTurn, ParkResult, ParkedReply, ParkedTurn, Progress, RENEWAL,
+        WaitingTurn, sort_results,
+    },
+};
+
+/// Parked turns of an agent.
+pub(super) enum ParkedTurns {
+    /// In this process; lost when it ends.
+    Memory(Mutex<ParkedInMemory>),
+    /// In the database that all replicas share.
+    Postgres(ParkedRows),
+}
+
+/// Reason why a decision is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DecisionError {
+    /// The task does not exist, or is another user's.
+    #[error("unknown task `{0}`: its turn has ended, or is another user's")]
+    UnknownTask(String),
+    /// The decision is not one on the calls that wait.
+    #[error("{0}")]
+    Invalid(String),
+    /// The turn needs headers of its caller that the decision does not have.
+    #[error("send {0} as with the first request: tools of this turn need it")]
+    MissingHeaders(String),
+    /// Another version of this runtime parked the turn.
+    #[error("another version of this runtime goes on with this turn: send the decision again")]
+    OtherVersion,
+    /// The calls were decided before.
+    #[error("already decided{0}")]
+    Decided(String),
+    /// The same decision was taken before, and a process goes on with the turn.
+    #[error("this decision is being carried out: the answer will be in the conversation")]
+    Busy,
+    /// Nobody decided in time.
+    #[error("nobody decided in time: the calls were refused")]
+    Expired,
+    /// No random text can be generated.
+    #[error("the system has no random numbers to claim a turn with: {0}")]
+    Random(#[from] getrandom::Error),
+    /// The model needs the caller's own key.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The parked turns cannot be read or written.
+    #[error("the decision cannot be kept now, try again: {0}")]
+    Database(#[from] DatabaseError),
+}
+
+impl DecisionError {
+    /// Returns the error for a task that is not there. A client may send any text for one.
+    pub(super) fn unknown(task: &str) -> Self {
+        Self::UnknownTask(task.chars().take(128).collect())
+    }
+}
+
+impl ParkedTurns {
+    /// Opens the parked turns of the agent whose rows have this scope; without one they are in memory.
+    pub(super) fn open(scope: Option<DatabaseScope>) -> Self {
+        match scope {
+            None => Self::Memory(Mutex::default()),
+            Some(scope) => Self::Postgres(ParkedRows::new(scope)),
+        }
+    }
+
+    /// Checks that turns can be parked; in a database this makes the table.
+    ///
+    /// # Errors
+    /// The database cannot be queried, or its role may make no table.
+    pub(super) async fn check(&self) -> Result<(), DatabaseError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Postgres(rows) => rows.check().await,
+        }
+    }
+
+    /// Reports whether other processes can go on with the turns.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self, Self::Postgres(_))
+    }
+
+    /// Parks a turn of `user`.
+    ///
+    /// # Errors
+    /// The database did not take it.
+    pub(super) async fn park(
+        &self,
+        task: &ConversationId,
+        user: &UserName,
+        turn: &ParkedTurn,
+    ) -> Result<ParkResult, DatabaseError> {
+        let owner = owner_column(user);
+        if turn.bytes() > MAX_TURN {
+            return Ok(ParkResult::Full);
+        }
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).park(task.as_str(), owner, turn.clone(), Instant::now())),
+            Self::Postgres(rows) => rows.park(task.as_str(), &owner, turn).await,
+        }
+    }
+
+    /// Returns the turns of `user` that wait for a decision, or are decided and have not ended, the oldest first.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn waiting(&self, user: &UserName) -> Result<Vec<WaitingTurn>, DatabaseError> {
+        let owner = owner_column(user);
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).waiting(&owner, Instant::now())),
+            Self::Postgres(rows) => rows.waiting(&owner).await,
+        }
+    }
+
+    /// Reports whether a turn of this conversation of `user` waits, or is decided and has not ended.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn is_open(&self, conversation: &ConversationId, user: &UserName) -> Result<bool, DatabaseError> {
+        let owner = owner_column(user);
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).is_open(conversation, &owner)),
+            Self::Postgres(rows) => rows.is_open(conversation, &owner).await,
+        }
+    }
+
+    /// Returns the turn of this task, if it waits for a decision of `user`, or is decided and has not ended.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn waiting_for(&self, task: &str, user: &UserName) -> Result<Option<WaitingTurn>, DatabaseError> {
+        let found = self.find(task, &owner_column(user)).await?;
+        let waits = found.filter(|found| found.ruling.is_some() || !found.is_expired);
+        Ok(waits.map(|FoundTurn { conversation, calls, ruling, expires, .. }| {
+            WaitingTurn::new(task, conversation, ruling.is_some(), &calls, expires)
+        }))
+    }
+
+    /// Decides on all calls of a turn of `user` and claims it, for a request with these headers. The same decision again claims it too, as
+    /// long as nobody continues it.
+    ///
+    /// # Errors
+    /// The reason why the decision is not taken; nothing has changed.
+    pub(super) async fn decide(
+        &self,
+        task: &str,
+        user: &UserName,
+        headers: &RequestHeaders,
+        decisions: Decisions,
+    ) -> Result<ClaimedTurn, DecisionError> {
+        let owner = owner_column(user);
+        let unknown = || DecisionError::unknown(task);
+        let found = self.find(task, &owner).await?.ok_or_else(unknown)?;
+        let ruling = decisions.on(&found.calls, &owner).map_err(DecisionError::Invalid)?;
+        if let Some(before) = &found.ruling
+            && *before != ruling
+        {
+            return Err(DecisionError::Decided(before.by_whom()));
+        }
+        if found.ruling.is_none() && found.is_expired {
+            return Err(DecisionError::Expired);
+        }
+        let needed = found.forwarded.ok_or(DecisionError::OtherVersion)?;
+        let missing: Vec<String> = needed.into_iter().filter(|name| !headers.has(name)).collect();
+        if !missing.is_empty() {
+            return Err(DecisionError::MissingHeaders(missing.join(", ")));
+        }
+        let claim = Claim::new(task)?;
+        let claimed = match self {
+            Self::Memory(memory) => lock(memory).rule(&claim, &owner, &ruling, Instant::now()),
+            Self::Postgres(rows) => rows.rule(&claim, &owner, &ruling).await?,
+        };
+        match claimed {
+            Some(claimed) => Ok(claimed),
+            // Another decision came first, or the turn is being continued.
+            None => match self.find(task, &owner).await? {
+                None => Err(unknown()),
+                Some(FoundTurn { ruling: Some(before), .. }) if before == ruling => Err(DecisionError::Busy),
+                Some(FoundTurn { ruling: Some(before), .. }) => Err(DecisionError::Decided(before.by_whom())),
+                Some(_) => Err(DecisionError::Expired),
+            },
+        }
+    }
+
+    /// Claims a turn that no process continues and that is to go on without its caller: one that is decided, or expired. One that needs
+    /// its caller is to be ended: as it expires, or a day later where it was decided.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn claim_due(&self) -> Result<Option<ClaimedTurn>, DatabaseError> {
+        // Without random numbers nothing can be claimed, and the next sweep tries again.
+        let Ok(claim) = Claim::new("") else { return Ok(None) };
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).claim_due(&claim.token, Instant::now())),
+            Self::Postgres(rows) => rows.claim_due(&claim.token).await,
+        }
+    }
+
+    /// Renews a claim; false when it is lost.
+    ///
+    /// # Errors
+    /// The database did not answer: the claim may hold.
+    pub(super) async fn renew(&self, claim: &Claim) -> Result<bool, DatabaseError> {
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).renew(claim, Instant::now())),
+            Self::Postgres(rows) => rows.renew(claim).await,
+        }
+    }
+
+    /// Stores how far the approved calls of a claimed turn are; false when the claim is lost.
+    ///
+    /// # Errors
+    /// The database did not take it.
+    pub(super) async fn record(&self, claim: &Claim, progress: &Progress) -> Result<bool, DatabaseError> {
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).record(claim, progress)),
+            Self::Postgres(rows) => rows.record(claim, progress).await,
+        }
+    }
+
+    /// Gives a claim back, so that another process goes on with the turn.
+    ///
+    /// # Errors
+    /// The database did not take it: the claim ends by itself.
+    pub(super) async fn release(&self, claim: &Claim) -> Result<(), DatabaseError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Postgres(rows) => rows.release(claim).await,
+        }
+    }
+
+    /// Parks a claimed turn anew as another task, for further calls. The task before is unknown from then on, so that a decision on it,
+    /// sent late or again, decides nothing.
+    ///
+    /// # Errors
+    /// The database did not take it.
+    pub(super) async fn park_again(
+        &self,
+        claim: &Claim,
+        task: &ConversationId,
+        turn: &ParkedTurn,
+    ) -> Result<ParkResult, DatabaseError> {
+        if turn.bytes() > MAX_TURN {
+            return Ok(ParkResult::Full);
+        }
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).park_again(claim, task.as_str(), turn.clone(), Instant::now())),
+            Self::Postgres(rows) => rows.park_again(claim, task.as_str(), turn).await,
+        }
+    }
+
+    /// Deletes a claimed turn; false when the claim is lost. At the end of a turn in a database, the transaction that adds it to its
+    /// conversation does this.
+    ///
+    /// # Errors
+    /// The database did not take it.
+    pub(super) async fn forget(&self, claim: &Claim) -> Result<bool, DatabaseError> {
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).forget(claim)),
+            Self::Postgres(rows) => rows.forget(claim).await,
+        }
+    }
+
+    /// Deletes the turns that expired longer ago than conversations are kept.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn forget_old(&self) -> Result<(), DatabaseError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Postgres(rows) => rows.forget_old().await,
+        }
+    }
+
+    async fn find(&self, task: &str, owner: &str) -> Result<Option<FoundTurn>, DatabaseError> {
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).find(task, owner, Instant::now())),
+            Self::Postgres(rows) => rows.find(task, owner).await,
+        }
+    }
+}
+
+fn lock(memory: &Mutex<ParkedInMemory>) -> MutexGuard<'_, ParkedInMemory> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;
