@@ -148,15 +148,16 @@ async fn what_the_model_said_before_it_failed_is_in_the_reply() {
     assert_eq!(bank.payments(), 2);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_process_goes_on_with_a_bounded_number_of_turns_that_no_request_carries() {
     let bank = Bank::open().await;
     let (agent, continued) = scripted(&bank, "hasty", Script::Hangs);
     for _ in 0..10 {
         park(&agent, "hurry", &HeaderMap::new(), &UsageLedger::default()).await;
     }
-    // The turns expire by the clock of the machine, which the test does not turn.
-    std::thread::sleep(Duration::from_millis(1100));
+    // The turns expire by the clock of the machine, which does not stand still.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    tokio::time::pause();
     let sweep = approvals::sweep(agent, UsageLedger::default(), TaskTracker::new());
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(sweep.is_some());
