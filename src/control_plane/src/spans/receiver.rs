@@ -174,7 +174,7 @@ fn rows(app: &AppState, sender: &SpanSender, request: ExportTraceServiceRequest,
         for span in scope_spans.iter().flat_map(|scope| &scope.spans) {
             let named = if is_platform { named_object(&span.attributes) } else { None };
             match named.as_ref().or(workload.as_ref()).and_then(|object| document::row(span, object, received)) {
-                Some(row) => rows.push(row),
+                Some(row) => rows.push(SpanRow { is_of_platform: is_platform, ..row }),
                 None => refused += 1,
             }
         }

@@ -69,6 +69,35 @@ async fn a_span_of_the_gateway_is_of_the_workload_that_it_names() {
 }
 
 #[tokio::test]
+async fn a_pod_replaces_no_span_of_the_gateway_though_it_knows_its_ids_first() {
+    let stage = TestFleet::new();
+    let (app, _database) = app_with_history(&stage.fleet).await;
+    let mut collector = Collector::start(&app, Some(Arc::new(PodTokens))).await;
+    pod(&app, "pod-1", "other", "127.0.0.1", "Running");
+    for token in ["of-uid-pod-1", "gateway", "of-uid-pod-1"] {
+        let authorization = format!("Bearer {token}");
+        let fields = [JSON, ("authorization", authorization.as_str())];
+        assert_eq!(collector.send(&fields, of_gateway(vec![refusal("shop", 3)])).await.0, 200, "{token}");
+        collector.store().await;
+    }
+    let (_, run) = ask(&app, RUN, "any").await;
+    let spans = run["spans"].as_array().unwrap();
+    assert_eq!((spans.len(), &spans[0]["workload"]["name"]), (1, &json!("shop")));
+}
+
+#[tokio::test]
+async fn a_name_that_no_object_can_have_is_refused() {
+    let stage = TestFleet::new();
+    let (app, _database) = app_with_history(&stage.fleet).await;
+    let collector = Collector::start(&app, Some(Arc::new(PodTokens))).await;
+    let gateway = [JSON, ("authorization", "Bearer gateway")];
+    for (name, refused) in [("", "1"), (&*"a".repeat(254), "1"), (&*"a".repeat(253), "null")] {
+        let (status, answer) = collector.send(&gateway, of_gateway(vec![refusal(name, 3)])).await;
+        assert_eq!((status, rejected(&answer).as_str()), (200, refused), "{}", name.len());
+    }
+}
+
+#[tokio::test]
 async fn without_sign_in_the_gateway_says_that_it_is_the_gateway() {
     let stage = TestFleet::new();
     let (app, _database) = app_with_history(&stage.fleet).await;
