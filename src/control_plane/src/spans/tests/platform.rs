@@ -1,5 +1,7 @@
 //! Tests that spans of the gateway are known by its account, and kept for the workloads that they are about.
 
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
+
 use super::*;
 
 /// Returns the span of a request for an agent of `ns` that the gateway refused, with this id.
@@ -83,6 +85,26 @@ async fn a_pod_replaces_no_span_of_the_gateway_though_it_knows_its_ids_first() {
     let (_, run) = ask(&app, RUN, "any").await;
     let spans = run["spans"].as_array().unwrap();
     assert_eq!((spans.len(), &spans[0]["workload"]["name"]), (1, &json!("shop")));
+}
+
+#[tokio::test]
+async fn pods_that_send_slowly_do_not_keep_the_gateway_out() {
+    let stage = TestFleet::new();
+    let (app, _database) = app_with_history(&stage.fleet).await;
+    let collector = Collector::start(&app, Some(Arc::new(PodTokens))).await;
+    pod(&app, "pod-1", "other", "127.0.0.1", "Running");
+    let head = b"POST /v1/traces HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(collector.address).await.unwrap();
+        stream.write_all(head).await.unwrap();
+        slow.push(stream);
+    }
+    let status = async |fields: &[(&str, &str)]| collector.send(fields, of_gateway(Vec::new())).await.0;
+    // Their bodies have five seconds.
+    let all_are_read = async { while status(&[JSON]).await != 429 {} };
+    timeout(Duration::from_secs(4), all_are_read).await.unwrap();
+    assert_eq!(status(&[JSON, ("authorization", "Bearer gateway")]).await, 200);
 }
 
 #[tokio::test]
