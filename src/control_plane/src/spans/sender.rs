@@ -4,7 +4,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use cluster::{
-    access::{Access, Penalties, Reviews, Unavailable, bearer},
+    access::{Access, Penalties, Reviews, TokenState, Unavailable, bearer},
     reviews::Identity,
 };
 use crds::{ApiKind, Role};
@@ -98,7 +98,8 @@ impl SpanSenders {
 
 impl ReviewedTokens {
     async fn identify(&self, token: &str, peer: Option<IpAddr>) -> Result<Arc<Identity>, Problem> {
-        if peer.is_some_and(|peer| self.penalties.is_blocked(peer)) {
+        let is_unknown = self.access.token_state(token) == TokenState::Unknown;
+        if is_unknown && peer.is_some_and(|peer| self.penalties.is_blocked(peer)) {
             let detail = "too many tokens from this address were refused: wait for 10 s, then send one that is right";
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
         }

@@ -108,6 +108,22 @@ async fn pods_that_send_slowly_do_not_keep_the_gateway_out() {
 }
 
 #[tokio::test]
+async fn guessed_tokens_from_its_address_do_not_keep_the_gateway_out() {
+    let stage = TestFleet::new();
+    let (app, _database) = app_with_history(&stage.fleet).await;
+    let collector = Collector::start(&app, Some(Arc::new(PodTokens))).await;
+    let status = async |token: &str| {
+        let authorization = format!("Bearer {token}");
+        collector.send(&[JSON, ("authorization", authorization.as_str())], of_gateway(Vec::new())).await.0
+    };
+    assert_eq!(status("gateway").await, 200);
+    for number in 0..20 {
+        assert_eq!(status(&format!("guess-{number}")).await, 401, "{number}");
+    }
+    assert_eq!((status("of-another").await, status("gateway").await), (429, 200));
+}
+
+#[tokio::test]
 async fn a_name_that_no_object_can_have_is_refused() {
     let stage = TestFleet::new();
     let (app, _database) = app_with_history(&stage.fleet).await;
