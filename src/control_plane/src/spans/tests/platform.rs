@@ -129,9 +129,9 @@ async fn a_name_that_no_object_can_have_is_refused() {
     let (app, _database) = app_with_history(&stage.fleet).await;
     let collector = Collector::start(&app, Some(Arc::new(PodTokens))).await;
     let gateway = [JSON, ("authorization", "Bearer gateway")];
-    for (name, refused) in [("", "1"), (&*"a".repeat(254), "1"), (&*"a".repeat(253), "null")] {
-        let (status, answer) = collector.send(&gateway, of_gateway(vec![refusal(name, 3)])).await;
-        assert_eq!((status, rejected(&answer).as_str()), (200, refused), "{}", name.len());
+    for (length, refused) in [(0, "1"), (254, "1"), (253, "null")] {
+        let (status, answer) = collector.send(&gateway, of_gateway(vec![refusal(&"a".repeat(length), 3)])).await;
+        assert_eq!((status, rejected(&answer).as_str()), (200, refused), "{length}");
     }
 }
 
