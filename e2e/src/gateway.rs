@@ -54,6 +54,11 @@ pub(crate) async fn roll_out(env: &Env) -> Result<()> {
     let patched =
         api.patch(NAME, &PatchParams::default(), &Patch::Merge(patch)).await.context("roll out the gateway")?;
     ready(env, patched.generation()).await?;
+    old_ones_gone(env).await
+}
+
+/// Waits until none of its Pods is being deleted: for a while such a one still serves requests.
+pub(crate) async fn old_ones_gone(env: &Env) -> Result<()> {
     let none_goes = |pods: &ObjectsByName| {
         let mut ours = pods.iter().filter(|(name, _)| name.starts_with(NAME));
         ours.all(|(_, pod)| pod.metadata.deletion_timestamp.is_none()).then_some(())

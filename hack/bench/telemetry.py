@@ -152,8 +152,10 @@ def row(title, measured, healthy, queue, more):
     shown = ", ".join(f"{count} {name}" for name, count in sorted(spans.items()) if count)
     line = f"| {title:28} | {rate:8.1f} | {latency:6.3f} | {memory:8.0f} |"
     if more is None:
-        print(f"{line} {'':10} | {shown}", flush=True)
-        return True
+        # Otherwise the rows below compare gateways that have little to do.
+        is_reached = rate >= 0.95 * RATE
+        print(f"{line} {'' if is_reached else 'TOO SLOW':10} | {shown}", flush=True)
+        return is_reached
     rate_of, latency_of, memory_of = (statistics.median(run[place] for run in healthy) for place in range(3))
     # Those that are counted nowhere have to be waiting.
     waiting = requests - sum(spans.values())

@@ -44,13 +44,14 @@ async fn the_last_answer_before_the_end_is_kept_as_a_run() {
     let answer = request.timeout(SOON).send().await.unwrap();
     let run = answer.headers()["x-recif-run"].to_str().unwrap().to_owned();
     answer.text().await.unwrap();
-    // Its spans are still with the program, which sends them once a second.
+    // Its spans are still with the program and the gateway, which send them once a second.
     dev.signal("-INT").await;
     assert_eq!(dev.end().await, 0);
     let mut next = Dev::start(&folder, &["a.yaml"]).await;
     next.ready().await;
     let (code, shown, errors) = next.recif(&["trace", "--run", &run]).await;
-    assert!(code == 0 && shown.contains("invoke_agent"), "{code} {shown} {errors}");
+    let spans = ["POST /v1/agents/{namespace}/{name}", "invoke_agent"];
+    assert!(code == 0 && spans.iter().all(|span| shown.contains(span)), "{code} {shown} {errors}");
 }
 
 #[tokio::test]

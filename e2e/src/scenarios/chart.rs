@@ -124,6 +124,7 @@ async fn builtin_traces_show_gateway_agent_and_operator(ns: Namespace) -> Result
 
 async fn traces_are_shown(ns: &Namespace) -> Result<()> {
     control_plane_ready(&ns.env).await?;
+    gateway::old_ones_gone(&ns.env).await?;
     chat_and_trace(ns).await?;
     print_steps(ns, "traced", &run_of_start(ns, "traced").await?).await
 }

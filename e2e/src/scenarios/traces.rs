@@ -283,13 +283,14 @@ fn has_attribute(span: &Value, attribute: &str) -> bool {
     attributes.any(|it| it["key"] == name && text.is_none_or(|text| it["value"]["stringValue"] == text))
 }
 
-/// Sets variables of the gateway (`NAME=value`), or takes them away (`NAME-`), and waits for its new Pods.
+/// Sets variables of the gateway (`NAME=value`), or takes them away (`NAME-`), and waits until its new Pods alone serve.
 async fn set_gateway_env(env: &Env, changes: &[String]) -> Result<()> {
     let deployment = format!("deployment/{}", gateway::NAME);
     let mut command = vec!["--namespace", operator::NAMESPACE, "set", "env", &deployment];
     command.extend(changes.iter().map(String::as_str));
     env.kubectl(&command).await?;
-    gateway::ready(env, 0).await
+    gateway::ready(env, 0).await?;
+    gateway::old_ones_gone(env).await
 }
 
 /// Returns the variables by which a process sends its spans to the collector of the namespace.

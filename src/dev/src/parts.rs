@@ -196,13 +196,17 @@ impl PlatformParts {
         self.gateway.cancel();
     }
 
-    /// Stops the control plane, which has kept the last spans of the programs; waits until the parts have ended, and reports
-    /// whether all have. No program may be left that serves requests.
+    /// Waits until operator and gateway have ended, then stops the control plane, which keeps their last spans and those of the programs.
+    /// Reports whether all have ended. No program may be left that serves requests.
     pub(crate) async fn ended(self) -> bool {
-        self.control_plane.cancel();
         let mut all = true;
-        let deadline = Instant::now() + END;
+        let mut deadline = Instant::now() + END;
+        // The control plane is the last of them.
         for (part, task) in self.tasks {
+            if part == Part::ControlPlane {
+                self.control_plane.cancel();
+                deadline = Instant::now() + END;
+            }
             if timeout_at(deadline, task).await.is_err() {
                 tracing::warn!(part = part.name(), "it does not end in time");
                 all = false;

@@ -51,7 +51,7 @@ fn finished(step: &StepRecord, entry: &HistoryEntry, span: StepSpan, is_sampled:
     let StepSpan { trace_id, span_id, parent } = span;
     let name =
         if from.is_empty() || from == to { format!("{action} {to}") } else { format!("{action} {from} → {to}") };
-    // The entry of the admission before it succeeded.
+    // The admission, whose entry stands before the step's own, did not fail.
     let error = if entry.seq == step.seq { failure(step) } else { None };
     let mut attributes: Vec<(&'static str, AttributeValue)> = vec![
         (RECIF_KIND, step.kind.into()),
@@ -81,9 +81,15 @@ fn finished(step: &StepRecord, entry: &HistoryEntry, span: StepSpan, is_sampled:
 
 /// Returns the kind of the failure of a step: the reason of the condition, or else the outcome.
 fn failure(step: &StepRecord) -> Option<Cow<'static, str>> {
-    let is_failure = matches!(step.outcome, StepOutcome::Failed | StepOutcome::Retry | StepOutcome::Defect);
     let reason = step.event.as_ref().filter(|event| event.warning).map(|event| Cow::from(event.reason.clone()));
-    is_failure.then(|| reason.unwrap_or(Cow::from(step.outcome.as_str())))
+    match step.outcome {
+        StepOutcome::Failed | StepOutcome::Retry | StepOutcome::Defect => {
+            Some(reason.unwrap_or(Cow::from(step.outcome.as_str())))
+        }
+        // That of every step that moves once too often, whether it failed or not.
+        StepOutcome::Oscillating => reason,
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -126,23 +132,36 @@ mod tests {
         (kept, start_tracing(&config, "one", "recif-system", SpanCounters::default()).unwrap())
     }
 
-    /// Lets a lamp with this bulb take four steps, before the last of which the power goes, and returns the spans.
-    async fn spans_of_a_lamp(watts: u32) -> Vec<Span> {
-        let (kept, tracing) = collector().await;
+    /// Lets a lamp with this bulb take four steps, before the last of which the power goes.
+    async fn drive(watts: u32, sink: Arc<dyn Sink>) {
         let lamp = Lamp::new("desk", watts);
         let (key, power) = (lamp.key(), Arc::new(PowerSupply::default()));
         power.set(true);
         let registry = Registry::new(TABLE, vec![Arc::new(Switch)], |_, power: &PowerSupply| power.is_on().into());
-        let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(StepSpanSink(tracing.clone()))];
         let (objects, clock) = (Arc::new(OneLamp::new(lamp)), Arc::new(SystemClock::default()));
-        let driver = Driver::new(registry.unwrap(), power.clone(), objects, clock, sinks);
+        let driver = Driver::new(registry.unwrap(), power.clone(), objects, clock, vec![sink]);
         for _ in 0..3 {
             driver.reconcile(&key).await;
         }
         power.set(false);
         driver.reconcile(&key).await;
+    }
+
+    /// Returns the spans of the steps of such a lamp.
+    async fn spans_of_a_lamp(watts: u32) -> Vec<Span> {
+        let (kept, tracing) = collector().await;
+        drive(watts, Arc::new(StepSpanSink(tracing.clone()))).await;
         tracing.shutdown().await;
         std::mem::take(&mut *kept.lock().unwrap())
+    }
+
+    #[derive(Default)]
+    struct KeptSteps(Mutex<Vec<StepRecord>>);
+
+    impl Sink for KeptSteps {
+        fn record(&self, step: &StepRecord) {
+            self.0.lock().unwrap().push(step.clone());
+        }
     }
 
     #[tokio::test]
@@ -173,5 +192,18 @@ mod tests {
         assert_eq!(text_attribute(&failed.attributes, "error.type"), Some("BurntOut"));
         assert_eq!(failed.status.as_ref().unwrap().code(), status::StatusCode::Error);
         assert!(!format!("{failed:?}").contains("at most 100"), "{failed:?}");
+    }
+
+    #[tokio::test]
+    async fn of_steps_that_come_too_often_those_are_failures_that_failed() {
+        let sink = Arc::new(KeptSteps::default());
+        drive(101, sink.clone()).await;
+        let mut steps = std::mem::take(&mut *sink.0.lock().unwrap());
+        steps.retain(|step| !step.entries.is_empty());
+        for step in &mut steps {
+            step.outcome = StepOutcome::Oscillating;
+        }
+        let failures: Vec<_> = steps.iter().map(failure).collect();
+        assert_eq!(failures, [None, Some(Cow::from("BurntOut"))]);
     }
 }

@@ -17,7 +17,7 @@ const SPANS_PER_DELETE: i64 = 1_000;
 /// Bytes of a row besides its document: ids, names, times, and their places in the indexes.
 const BYTES_PER_ROW: usize = 400;
 
-/// Span of a workload.
+/// Span of a workload, or about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpanRow {
     /// Id of the trace, as 32 hexadecimal digits.
@@ -36,6 +36,8 @@ pub struct SpanRow {
     pub has_failed: bool,
     /// Time at which it came, in milliseconds since 1970.
     pub received: i64,
+    /// Set for a span of gateway or operator. It replaces one of a workload with its ids, which workloads know before it comes.
+    pub is_of_platform: bool,
     /// Everything else, as JSON.
     pub document: String,
 }
@@ -102,6 +104,11 @@ const INSERT: &str = "INSERT INTO spans (trace, span, kind, namespace, name, con
                       received, bytes, document) VALUES ";
 /// Clause that keeps a span that is stored already, so that no sender replaces those of others.
 const KEEP_FIRST: &str = " ON CONFLICT (trace, span) DO NOTHING";
+/// Clause that replaces a span that is stored already: those of the platform have ids that no other span has unless it was forged.
+const REPLACE: &str = " ON CONFLICT (trace, span) DO UPDATE SET kind = excluded.kind, namespace = excluded.namespace, \
+                       name = excluded.name, conversation = excluded.conversation, started = excluded.started, \
+                       ended = excluded.ended, failed = excluded.failed, received = excluded.received, \
+                       bytes = excluded.bytes, document = excluded.document";
 const SPANS: &str = "SELECT span, kind, namespace, name, started, ended, document FROM spans WHERE trace = ";
 const RUNS: &str = "SELECT trace, CAST(min(started) AS BIGINT) AS started, CAST(max(ended) AS BIGINT) AS ended, \
                     CAST(count(*) AS BIGINT) AS spans, CAST(sum(failed) AS BIGINT) AS failed FROM spans WHERE ";
@@ -109,7 +116,7 @@ const BYTES: &str = "SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) AS bytes FRO
 const DELETE: &str = "DELETE FROM spans WHERE (trace, span) IN (SELECT trace, span FROM spans ";
 
 impl Writer {
-    /// Writes spans, all or none. One that is stored already stays as it is.
+    /// Writes spans, all or none. One that is stored already stays as it is, unless the new one is of the platform.
     ///
     /// # Errors
     /// The database is away or refuses.
@@ -117,8 +124,12 @@ impl Writer {
         let mut rows: Vec<&SpanRow> = rows.iter().collect();
         // In the same order in every process, so that two of them do not wait for each other.
         rows.sort_by(|one, other| (&one.trace, &one.span).cmp(&(&other.trace, &other.span)));
+        // A statement can replace a row only once.
+        rows.dedup_by(|other, one| (&other.trace, &other.span) == (&one.trace, &one.span));
+        let alike = rows.chunk_by(|one, other| one.is_of_platform == other.is_of_platform);
+        let statements: Vec<&[&SpanRow]> = alike.flat_map(|some| some.chunks(ROWS_PER_STATEMENT)).collect();
         self.transact(async |connection| {
-            for some in rows.chunks(ROWS_PER_STATEMENT) {
+            for some in &statements {
                 insert(connection, some).await?;
             }
             Ok(())
@@ -215,9 +226,10 @@ fn bounded(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
+/// Inserts rows that are all of the platform, or none of them.
 async fn insert(connection: &mut AnyConnection, rows: &[&SpanRow]) -> Result<(), sqlx::Error> {
     let values = rows.iter().map(|row| {
-        let SpanRow { trace, span, workload, conversation, started, ended, has_failed, received, document } = row;
+        let SpanRow { trace, span, workload, conversation, started, ended, has_failed, received, document, .. } = row;
         let ObjectKey { kind, namespace, name } = workload;
         let bytes = bounded(row.size());
         [
@@ -235,7 +247,8 @@ async fn insert(connection: &mut AnyConnection, rows: &[&SpanRow]) -> Result<(),
             document.into(),
         ]
     });
-    Sql::new(INSERT).rows(values).text(KEEP_FIRST).query(rows.len() == 1).execute(connection).await.map(drop)
+    let conflict = if rows.first().is_some_and(|row| row.is_of_platform) { REPLACE } else { KEEP_FIRST };
+    Sql::new(INSERT).rows(values).text(conflict).query(rows.len() == 1).execute(connection).await.map(drop)
 }
 
 fn read_span(row: &AnyRow) -> Result<StoredSpan, sqlx::Error> {

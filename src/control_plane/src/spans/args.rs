@@ -7,7 +7,7 @@ use crate::mirror::days;
 /// Options of what receives and keeps spans.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SpansArgs {
-    /// Address that receives spans of workloads and gateway, by OTLP over HTTP, such as 0.0.0.0:4318; without it no spans are kept
+    /// Address that receives spans of workloads, gateway and operator, by OTLP over HTTP, such as 0.0.0.0:4318; without it none are kept
     #[arg(long, env = "RECIF_OTLP_LISTEN", value_name = "ADDRESS")]
     pub(crate) otlp_listen: Option<SocketAddr>,
     /// ServiceAccounts of gateway and operator, as namespace/name, separated by commas: each of their spans says itself which object it is

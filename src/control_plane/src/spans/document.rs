@@ -123,6 +123,7 @@ pub(super) fn row(span: &Span, workload: &ObjectKey, received: i64) -> Option<Sp
         ended: ended.max(started),
         has_failed: document.error.is_some(),
         received,
+        is_of_platform: false,
         // Texts and numbers can be written as JSON.
         document: serde_json::to_string(&document).unwrap_or_default(),
     })

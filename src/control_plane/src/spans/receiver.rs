@@ -42,8 +42,10 @@ const MAX_BODY: usize = 4 * 1024 * 1024;
 const MAX_MESSAGES: usize = 100_000;
 /// Longest time in which a body has to come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Requests that are read at the same time.
+/// Requests of workloads that are read at the same time.
 const CONCURRENT_REQUESTS: usize = 4;
+/// Those of gateways and operator, besides: a Pod that sends slowly does not keep them out.
+const CONCURRENT_OF_PLATFORM: usize = 2;
 
 /// Receiver of spans.
 pub(crate) struct SpanReceiver {
@@ -52,12 +54,14 @@ pub(crate) struct SpanReceiver {
     queue: SpanQueue,
     metrics: SpanMetrics,
     turns: Semaphore,
+    platform_turns: Semaphore,
 }
 
 impl SpanReceiver {
     /// Creates a receiver that puts spans into this queue.
     pub(crate) fn new(app: SharedAppState, senders: SpanSenders, queue: SpanQueue, metrics: SpanMetrics) -> Self {
-        Self { app, senders, queue, metrics, turns: Semaphore::new(CONCURRENT_REQUESTS) }
+        let [turns, platform_turns] = [CONCURRENT_REQUESTS, CONCURRENT_OF_PLATFORM].map(Semaphore::new);
+        Self { app, senders, queue, metrics, turns, platform_turns }
     }
 
     /// Returns the routes of its port.
@@ -86,7 +90,8 @@ impl SpanReceiver {
         let sender = self.senders.identify(&self.app, &parts.headers, peer).await?;
         let protocol = protocol(&parts.headers)?;
         let is_compressed = is_compressed(&parts.headers)?;
-        let Ok(_turn) = self.turns.try_acquire() else { return Err(behind()) };
+        let turns = if sender == SpanSender::Platform { &self.platform_turns } else { &self.turns };
+        let Ok(_turn) = turns.try_acquire() else { return Err(behind()) };
         let body = read(body).await?;
         let (app, received) = (self.app.clone(), Timestamp::now().as_millisecond());
         // Megabytes take a while, and the API is served by the same threads.
@@ -174,7 +179,7 @@ fn rows(app: &AppState, sender: &SpanSender, request: ExportTraceServiceRequest,
         for span in scope_spans.iter().flat_map(|scope| &scope.spans) {
             let named = if is_platform { named_object(&span.attributes) } else { None };
             match named.as_ref().or(workload.as_ref()).and_then(|object| document::row(span, object, received)) {
-                Some(row) => rows.push(row),
+                Some(row) => rows.push(SpanRow { is_of_platform: is_platform, ..row }),
                 None => refused += 1,
             }
         }

@@ -4,7 +4,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use cluster::{
-    access::{Access, Penalties, Reviews, Unavailable, bearer},
+    access::{Access, Penalties, Reviews, TokenState, Unavailable, bearer},
     reviews::Identity,
 };
 use crds::{ApiKind, Role};
@@ -20,6 +20,8 @@ use crate::{api::problem::Problem, app::AppState, related::PodRecord};
 
 /// Audience of the tokens by which Pods say who they are. Neither the API server nor a gateway accepts one.
 const TOKEN_AUDIENCE: &str = "recif-telemetry";
+/// Longest name of an object, in bytes.
+const MAX_NAME: usize = 253;
 /// Attribute of an identity with the uid of the Pod that its token is bound to.
 const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 
@@ -96,7 +98,8 @@ impl SpanSenders {
 
 impl ReviewedTokens {
     async fn identify(&self, token: &str, peer: Option<IpAddr>) -> Result<Arc<Identity>, Problem> {
-        if peer.is_some_and(|peer| self.penalties.is_blocked(peer)) {
+        let is_unknown = self.access.token_state(token) == TokenState::Unknown;
+        if is_unknown && peer.is_some_and(|peer| self.penalties.is_blocked(peer)) {
             let detail = "too many tokens from this address were refused: wait for 10 s, then send one that is right";
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
         }
@@ -142,11 +145,12 @@ pub(super) fn is_platform(attributes: &[KeyValue]) -> bool {
     matches!(text_attribute(attributes, RECIF_KIND), Some("gateway" | "operator"))
 }
 
-/// Returns kind and key of the object whose name is in this attribute.
+/// Returns kind and key of the object whose name is in this attribute; `None` if no object can have that key.
 fn named(attributes: &[KeyValue], name: &str) -> Option<(&'static ApiKind, Key)> {
     let kind = ApiKind::find(text_attribute(attributes, RECIF_KIND)?)?;
-    let namespace = text_attribute(attributes, K8S_NAMESPACE_NAME)?;
-    Some((kind, Key::new(namespace, text_attribute(attributes, name)?)))
+    // The queue is bounded by the size of documents, which have no name.
+    let text = |name| text_attribute(attributes, name).filter(|text| (1..=MAX_NAME).contains(&text.len()));
+    Some((kind, Key::new(text(K8S_NAMESPACE_NAME)?, text(name)?)))
 }
 
 fn object_key(kind: &ApiKind, key: &Key) -> ObjectKey {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, net::IpAddr, time::Duration};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{request_record::RequestRecord, usage::TokenDirection};
+use crate::{request_record::RequestRecord, traces::RequestSpan, usage::TokenDirection};
 
 /// Most groups of a caller that are named.
 const MAX_GROUPS: usize = 8;
@@ -67,7 +67,8 @@ pub(super) fn write(record: &RequestRecord, lines: &mut Vec<u8>) -> bool {
     let line = AuditLine {
         target: "audit",
         at: format!("{at:.3}"),
-        run: record.trace.get().map(hex::encode),
+        // Of a request that reached no Pod the span alone knows it.
+        run: record.trace.get().map(hex::encode).or_else(|| record.span.as_deref().map(RequestSpan::run)),
         caller: caller.and_then(|caller| caller.user.as_deref()),
         groups: groups.iter().take(MAX_GROUPS).map(|group| visible(group)).collect(),
         client: record.client,

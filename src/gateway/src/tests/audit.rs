@@ -15,7 +15,7 @@ use crate::{audit::AuditMode, auth::tests::gate, workload::WorkloadState};
 
 /// Output whose lines the test reads. It is stuck while the test holds its lock.
 #[derive(Debug, Clone, Default)]
-struct AuditOutput(Arc<Mutex<Vec<u8>>>);
+pub(super) struct AuditOutput(Arc<Mutex<Vec<u8>>>);
 
 impl Write for AuditOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -34,7 +34,7 @@ impl AuditOutput {
     }
 
     /// Waits for so many lines.
-    async fn lines(&self, count: usize) -> Vec<Value> {
+    pub(super) async fn lines(&self, count: usize) -> Vec<Value> {
         until(|| self.text().lines().count() >= count).await;
         self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }

@@ -11,15 +11,15 @@ use telemetry::{
     otlp::{Span, any_value, decode_traces, span, status, text_attribute},
 };
 
-use super::*;
+use super::{audit::AuditOutput, *};
 use crate::auth::tests::gate;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
-/// Collector that keeps the spans that it gets.
+/// Collector that keeps the spans that it gets, and the audit of its gateway.
 #[derive(Clone, Default)]
-struct SpanCollector(Arc<Mutex<Vec<Span>>>);
+struct SpanCollector(Arc<Mutex<Vec<Span>>>, AuditOutput);
 
 impl SpanCollector {
     /// Starts the collector, and a gateway that sends it the spans that this sampler selects.
@@ -40,7 +40,7 @@ impl SpanCollector {
         let counters = SpanCounters::default();
         let tracing = Tracing::start(&config, &[], counters.clone()).unwrap();
         let traces = RequestTraces::start(tracing, config.sampler, counters).unwrap();
-        TestGateway::with_log(std::io::sink(), traces, auth, flags, pods).await
+        TestGateway::with_log(self.1.clone(), traces, auth, flags, pods).await
     }
 
     /// Returns the spans of all requests to this gateway that have ended.
@@ -227,6 +227,10 @@ async fn a_refusal_of_an_admitted_caller_is_recorded_and_one_for_want_of_a_right
     let spans = collector.spans(&gateway).await;
     let [span] = &spans[..] else { panic!("{spans:?}") };
     assert_eq!(runs, [hex::encode(&span.trace_id)], "the refusal names its run, and no other one has any");
+    for line in collector.1.lines(3).await {
+        let run = runs.first().map(String::as_str).filter(|_| line["code"] == 503);
+        assert_eq!(line["run"].as_str(), run, "{line}");
+    }
     assert_eq!(text_attribute(&span.attributes, "error.type"), Some("unavailable"));
     assert_eq!(span.status.as_ref().unwrap().code(), status::StatusCode::Error);
     assert_eq!((number(span, "http.response.status_code"), span.events.len()), (Some(503), 0));

@@ -1,5 +1,5 @@
--- Spans of traces, each as its first sender gave it. Times are nanoseconds since 1970, but `received` is in milliseconds; `failed` is 1 or
--- 0; `bytes` is about what the row takes.
+-- Spans of traces, each as gateway or operator gave it, or else its first sender. Times are nanoseconds since 1970, but `received` is in
+-- milliseconds; `failed` is 1 or 0; `bytes` is about what the row takes.
 CREATE TABLE spans (
     trace TEXT NOT NULL,
     span TEXT NOT NULL,

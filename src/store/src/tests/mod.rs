@@ -74,6 +74,7 @@ on_both! {
     usage::old_cells_are_folded_and_forgotten,
     usage::a_cost_without_measure_keeps_no_other_one_from_being_summed,
     spans::the_first_span_of_an_id_stays,
+    spans::a_span_of_the_platform_goes_before_one_that_has_its_ids,
     spans::runs_are_those_that_are_asked_for_and_visible,
     spans::old_spans_go_by_age_and_by_size,
     crash::a_process_killed_while_it_writes_leaves_a_whole_set,

@@ -14,6 +14,7 @@ fn span(trace: &str, span: &str, workload: ObjectKey, started: i64) -> SpanRow {
         ended: started + 10,
         has_failed: false,
         received: started,
+        is_of_platform: false,
         document: format!(r#"{{"name":"{span} é"}}"#),
     }
 }
@@ -48,6 +49,27 @@ pub(super) async fn the_first_span_of_an_id_stays(place: &TestStore) {
     assert_eq!((stored.started, stored.ended, &stored.document), (5, 15, &first.document));
     assert_eq!(place.store.spans("t1", 1).await.unwrap().len(), 1);
     assert!(ids(place, "t3").await.is_empty());
+}
+
+pub(super) async fn a_span_of_the_platform_goes_before_one_that_has_its_ids(place: &TestStore) {
+    let mut writer = place.store.writer().await.unwrap();
+    let forged = span("t1", "s1", elsewhere(), 1);
+    let own = SpanRow { has_failed: true, is_of_platform: true, ..span("t1", "s1", key("Agent", "a"), 5) };
+    let others = [span("t1", "s0", elsewhere(), 7), span("t1", "s2", elsewhere(), 8)];
+    writer.write_spans(&[forged.clone(), others[0].clone()]).await.unwrap();
+    // Twice, as one that is sent again after a lost answer; and beside spans of workloads.
+    writer.write_spans(&[others[1].clone(), own.clone(), own.clone(), others[0].clone()]).await.unwrap();
+    writer.write_spans(&[SpanRow { document: "{}".into(), ..forged }]).await.unwrap();
+    let found = place.store.spans("t1", 100).await.unwrap();
+    assert_eq!(found.iter().map(|span| span.span.as_str()).collect::<Vec<_>>(), ["s1", "s0", "s2"]);
+    let stored = &found[0];
+    assert_eq!((stored.kind.as_str(), stored.namespace.as_str(), stored.name.as_str()), ("Agent", "ns", "a"));
+    assert_eq!((stored.started, stored.ended, &stored.document), (5, 15, &own.document));
+    let bytes = [&own, &others[0], &others[1]].map(|row| u64::try_from(row.size()).unwrap());
+    assert_eq!(writer.span_bytes().await.unwrap(), bytes.iter().sum::<u64>());
+    let all = HistoryScope::All;
+    let every = RunQuery { kind: None, namespace: None, name: None, conversation: None, visible: &all, limit: 10 };
+    assert_eq!(runs(place, every).await, ["t1 5 13 3 1"]);
 }
 
 pub(super) async fn runs_are_those_that_are_asked_for_and_visible(place: &TestStore) {

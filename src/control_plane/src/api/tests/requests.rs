@@ -88,6 +88,7 @@ fn span(trace: &str) -> SpanRow {
         ended: 1_800_000_001_000_000_000,
         has_failed: false,
         received: 1_800_000_001_000,
+        is_of_platform: false,
         document:
             r#"{"name":"chat m","side":"client","attributes":{"gen_ai.request.model":"m"},"events":[],"links":[]}"#
                 .into(),
