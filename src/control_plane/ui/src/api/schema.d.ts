@@ -682,7 +682,7 @@ export interface components {
              * @description How long it took, in microseconds.
              */
             durationUs: number;
-            /** @description True if it belongs to a workload that you may not see: of such a span only id, parent and times are given. */
+            /** @description True if it belongs to an object that you may not see: of such a span only id, parent and times are given. */
             hidden: boolean;
             /** @description Its id. */
             id: string;
@@ -690,7 +690,7 @@ export interface components {
             parent?: string | null;
             /** @description What it tells. */
             span?: components["schemas"]["SpanDocument"] | null;
-            /** @description Workload that it is of. */
+            /** @description Object that it is of: a workload, or one that the operator brought on. */
             workload?: components["schemas"]["SpanWorkload"] | null;
         };
         /** @description Runs, the newest first. */
@@ -1271,11 +1271,11 @@ export interface operations {
     listRuns: {
         parameters: {
             query?: {
-                /** @description Only those in which a workload of this kind took part. */
-                kind?: "Agent" | "Flow" | "FlowSet" | "MCPServer";
-                /** @description Only those in which a workload of this namespace took part. */
+                /** @description Only those in which an object of this kind took part. */
+                kind?: "Agent" | "Flow" | "FlowSet" | "MCPServer" | "Tool" | "Model" | "PluginConfig" | "Prompt" | "RemoteMCPServer";
+                /** @description Only those in which an object of this namespace took part. */
                 namespace?: string;
-                /** @description Only those in which a workload of this name took part. */
+                /** @description Only those in which an object of this name took part. */
                 name?: string;
                 /** @description Only those of this conversation. */
                 conversation?: string;
