@@ -258,9 +258,10 @@ mod tests {
         let database = json!({"databaseUrl": "postgresql://u:p@db/x"});
         let one = json!({});
         let scaled = |most: i32| json!({"scaling": {"minReplicas": 1, "maxReplicas": most}});
+        // A scaled Deployment waits for the scaler, which these tests do not run.
         for (spec, expected, durable) in [
             (one, "Running", json!("InMemory")),
-            (scaled(1), "Running", json!("InMemory")),
+            (scaled(1), "Deploying", json!("InMemory")),
             (json!({"replicas": 2}), "Failed", Value::Null),
             (scaled(2), "Failed", Value::Null),
             (database.clone(), "Running", Value::Null),
@@ -281,7 +282,8 @@ mod tests {
                 assert!(message.contains("with more than one possible replica set storage to postgresql"), "{message}");
                 sim.store().edit(&agent_id("a"), |body| body["spec"]["databaseUrl"] = database["databaseUrl"].clone());
                 operator.run(MINUTE).await;
-                assert_eq!(told(&sim)[0], "Running", "{spec}");
+                let well = if spec.get("scaling").is_some() { "Deploying" } else { "Running" };
+                assert_eq!(told(&sim)[0], well, "{spec}");
             }
         }
     }

@@ -92,9 +92,11 @@ impl WorkloadKind for Agent {
         let lookup = Resolver::new(deps, namespace);
         let mut inputs = lookup.inputs(Some(&Node::new(RefKind::Agent, name)), &self.references());
         inputs.add("Settings", references::Resolution::Resolved(settings_digest(&deps.settings, namespace)));
-        let may_not_know = !image::is_known_runner(self, &deps.settings)
-            && AgentReferences::look_up(self, deps).asking_tools().next().is_some();
-        let asks = approval::asks(self).or(may_not_know.then_some("an image that may not"));
+        let by_image = || {
+            AgentReferences::look_up(self, deps).asking_tools().next()?;
+            Some(if image::is_known_runner(self, &deps.settings) { "the runner" } else { "an image that may not" })
+        };
+        let asks = approval::asks(self).or_else(by_image);
         if let Some(asks) = asks {
             inputs.add("Asks", references::Resolution::Resolved(asks.to_owned()));
         }

@@ -240,7 +240,7 @@ async fn a_call_of_a_tool_is_a_message_to_its_agent() {
         assert!(head.starts_with("POST /chat HTTP/1.1\r\n"), "{head}");
         assert_eq!((field(&head, "X-Recif-User"), field(&head, "Authorization")), (Some("alice"), None));
         assert!(field(&head, "traceparent").unwrap().contains("4bf92f3577b34da6a3ce929d0e0e4736"), "{head}");
-        assert_eq!(read_exactly(&mut io, 16).await, r#"{"message":"hi"}"#);
+        assert_eq!(read_exactly(&mut io, 33).await, r#"{"may_wait":false,"message":"hi"}"#);
         io.write_all(answer).await.unwrap();
         drop(io);
         let (head, body) = whole(&mut client).await;
