@@ -11,7 +11,7 @@ use super::{
     rulings::Ruling,
     turn::{
         CALLER_WAIT, CLAIM, CallProgress, Claim, ClaimedTurn, FoundTurn, MAX_MEMORY, MOST, MOST_OF_USER, ParkResult,
-        ParkedTurn, Progress, WaitingTurn,
+        ParkedTurn, Progress, WaitingTurn, a2a_task_of,
     },
 };
 use crate::conversations::history::{ConversationId, user_of_column};
@@ -118,6 +118,11 @@ impl ParkedInMemory {
     /// Implements [`super::ParkedTurns::is_open`].
     pub(super) fn is_open(&self, conversation: &ConversationId, owner: &str) -> bool {
         self.0.values().any(|entry| entry.owner == owner && entry.turn.conversation == *conversation)
+    }
+
+    /// Implements [`super::ParkedTurns::is_open_for`].
+    pub(super) fn is_open_for(&self, a2a_task: &str, owner: &str) -> bool {
+        self.0.iter().any(|(task, entry)| entry.owner == owner && a2a_task_of(task) == Some(a2a_task))
     }
 
     /// Returns what is known of a turn of this owner.

@@ -42,7 +42,7 @@ pub(super) use self::{
     rulings::Decisions,
     turn::{
         CallProgress, Claim, ClaimedTurn, ForcedEnd, OpenTurn, ParkResult, ParkedReply, ParkedTurn, Progress, RENEWAL,
-        WaitingTurn, sort_results,
+        WaitingTurn, a2a_task_of, parked_id, sort_results,
     },
 };
 
@@ -162,6 +162,18 @@ impl ParkedTurns {
         match self {
             Self::Memory(memory) => Ok(lock(memory).is_open(conversation, &owner)),
             Self::Postgres(rows) => rows.is_open(conversation, &owner).await,
+        }
+    }
+
+    /// Reports whether the turn that answers this task of Agent2Agent of `user` waits, or is decided or expired and has not ended.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn is_open_for(&self, a2a_task: &str, user: &UserName) -> Result<bool, DatabaseError> {
+        let owner = owner_column(user);
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).is_open_for(a2a_task, &owner)),
+            Self::Postgres(rows) => rows.is_open_for(a2a_task, &owner).await,
         }
     }
 

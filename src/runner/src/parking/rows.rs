@@ -124,6 +124,16 @@ impl ParkedRows {
         Ok(self.is_there().await? && self.run(row.fetch_one(self.scope.database.pool())).await?)
     }
 
+    /// Implements [`super::ParkedTurns::is_open_for`].
+    pub(super) async fn is_open_for(&self, a2a_task: &str, owner: &str) -> Result<bool, DatabaseError> {
+        let row = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM recif_parked \
+             WHERE namespace = $1 AND agent = $2 AND owner = $3 AND starts_with(task, $4))",
+        );
+        let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner).bind(format!("{a2a_task}."));
+        Ok(self.is_there().await? && self.run(row.fetch_one(self.scope.database.pool())).await?)
+    }
+
     /// Returns what is known of a turn of this owner.
     pub(super) async fn find(&self, task: &str, owner: &str) -> Result<Option<FoundTurn>, DatabaseError> {
         let row = sqlx::query(
