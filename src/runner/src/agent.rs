@@ -73,7 +73,7 @@ pub(super) struct PreparedTurn {
     messages: Vec<Arc<Message>>,
     message: String,
     may_wait: bool,
-    /// Task of Agent2Agent that it answers.
+    /// Task of Agent2Agent that it answers, whose status says what waits in place of the text.
     a2a_task: Option<String>,
 }
 
@@ -252,12 +252,12 @@ impl Agent {
         turn.title = title;
         let parked = self.park(&caller, &mut turn, None, &mut outcome, tokens).await?;
         span.end_turn(Ok(&outcome));
-        let OpenTurn { conversation, title, mut request, .. } = turn;
+        let OpenTurn { conversation, title, mut request, a2a_task, .. } = turn;
         let TurnOutcome { text, answerers, .. } = outcome;
         let mut reply =
             ChatReply { reply: text, conversation_id: conversation.to_string(), title, answerers, parked: None };
         if let Some(parked) = parked {
-            reply.park(parked, tokens).await;
+            reply.park(parked, tokens.filter(|_| a2a_task.is_none())).await;
             return Ok(reply);
         }
         let messages = request.messages.split_off(before);

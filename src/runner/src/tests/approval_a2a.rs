@@ -70,6 +70,7 @@ async fn a_task_waits_for_its_caller_and_has_the_answer_once_its_calls_are_decid
     let shop = bank.shop(&[]).await;
     let task = send(&shop, &message("/tool pay {}")).await;
     assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
+    assert_eq!(text(&task), "", "its status says what waits");
     let said = &task["status"]["message"];
     assert_eq!(said["parts"][0]["text"], WAITS, "a model that reads it cannot decide");
     let waiting = &said["metadata"]["recif.dev/waiting"];
