@@ -114,7 +114,8 @@ impl ChatSession {
             chat.context = Some(context.to_owned());
             self.conversation = typable(context);
         }
-        self.screen.text(&text)
+        self.screen.text(&text)?;
+        turn.decision_task().and_then(typable).map_or(Ok(()), |task| self.note_waiting(&task))
     }
 
     /// Returns the interface of the agent, from its card if that was not read yet.
