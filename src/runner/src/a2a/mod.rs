@@ -137,7 +137,12 @@ impl A2a {
             }
             A2aRequest::Cancel(TaskParams { id, history }) => {
                 let task = self.tasks.get(&id, &caller.user).await?;
-                self.show(version, &*self.tasks.cancel(task).await?, history).await?
+                if task.phase() == TaskPhase::InputRequired {
+                    let end = self.withdraw(&task).await?;
+                    wire::task(version, &task, &end, history)
+                } else {
+                    self.show(version, &*self.tasks.cancel(task).await?, history).await?
+                }
             }
             A2aRequest::Subscribe(about) => {
                 let task = self.tasks.get(&about.id, &caller.user).await?;

@@ -78,6 +78,22 @@ impl A2a {
         Ok(end)
     }
 
+    /// Cancels a task that waited, unless its calls are decided, and returns its end.
+    ///
+    /// # Errors
+    /// Its calls are decided, or the parked turns cannot be read.
+    pub(super) async fn withdraw(&self, task: &Task) -> Result<TaskProgress, RpcError> {
+        let withdrawn = self.ready_agent()?.parked.withdraw(&task.id, &task.user).await;
+        if !withdrawn.map_err(TurnError::from)? {
+            return Err(RpcError::NotCancelable(task.id.clone()));
+        }
+        tracing::info!(user = task.user.as_deref(), task = task.id, "calls that waited were withdrawn");
+        let (phase, since) = (TaskPhase::Canceled, Timestamp::now());
+        let end = TaskProgress { phase, since, error: None, approval: None, ..task.snapshot() };
+        self.tasks.settle(task, &end).await;
+        Ok(end)
+    }
+
     /// Stores the ends of the tasks of a conversation that waited, before another turn of it may have the same message.
     ///
     /// # Errors

@@ -125,6 +125,16 @@ impl ParkedInMemory {
         self.0.iter().any(|(task, entry)| entry.owner == owner && a2a_task_of(task) == Some(a2a_task))
     }
 
+    /// Implements [`super::ParkedTurns::withdraw`].
+    pub(super) fn withdraw(&mut self, a2a_task: &str, owner: &str, now: Instant) -> bool {
+        let before = self.0.len();
+        self.0.retain(|task, entry| {
+            let is_open = entry.ruling.is_none() && !entry.is_claimed(now);
+            !(is_open && entry.owner == owner && a2a_task_of(task) == Some(a2a_task))
+        });
+        self.0.len() < before
+    }
+
     /// Returns what is known of a turn of this owner.
     pub(super) fn find(&self, task: &str, owner: &str, now: Instant) -> Option<FoundTurn> {
         let entry = self.0.get(task).filter(|entry| entry.owner == owner)?;

@@ -177,6 +177,19 @@ impl ParkedTurns {
         }
     }
 
+    /// Deletes the turn that answers this task of Agent2Agent of `user` before its calls are decided, so that none is made; false where they
+    /// are, or it has ended.
+    ///
+    /// # Errors
+    /// The database did not take it.
+    pub(super) async fn withdraw(&self, a2a_task: &str, user: &UserName) -> Result<bool, DatabaseError> {
+        let owner = owner_column(user);
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).withdraw(a2a_task, &owner, Instant::now())),
+            Self::Postgres(rows) => rows.withdraw(a2a_task, &owner).await,
+        }
+    }
+
     /// Returns the turn of this task, if it waits for a decision of `user`, or is decided and has not ended.
     ///
     /// # Errors

@@ -134,6 +134,16 @@ impl ParkedRows {
         Ok(self.is_there().await? && self.run(row.fetch_one(self.scope.database.pool())).await?)
     }
 
+    /// Implements [`super::ParkedTurns::withdraw`].
+    pub(super) async fn withdraw(&self, a2a_task: &str, owner: &str) -> Result<bool, DatabaseError> {
+        let row = sqlx::query(
+            "DELETE FROM recif_parked WHERE namespace = $1 AND agent = $2 AND owner = $3 AND starts_with(task, $4) \
+             AND ruling IS NULL AND claimed_until < now()",
+        );
+        let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner).bind(format!("{a2a_task}."));
+        Ok(self.is_there().await? && self.run(row.execute(self.scope.database.pool())).await?.rows_affected() > 0)
+    }
+
     /// Returns what is known of a turn of this owner.
     pub(super) async fn find(&self, task: &str, owner: &str) -> Result<Option<FoundTurn>, DatabaseError> {
         let row = sqlx::query(

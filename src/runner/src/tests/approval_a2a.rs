@@ -116,6 +116,28 @@ async fn what_became_of_a_task_stays_as_its_conversation_goes_on() {
     assert_eq!(shown.each_ref().map(text), ["paid 1", "paid 2"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_waits_can_be_canceled_and_its_calls_are_not_made() {
+    let (server, bank) = (PostgresServer::start().await, Bank::open().await);
+    for more in [Vec::new(), database(&server.url("postgres")).to_vec()] {
+        let shop = bank.shop(&more).await;
+        let task = send(&shop, &message("/tool pay {}")).await;
+        let about = json!({ "id": task["id"] });
+        let other = rpc(&shop, "bob", "CancelTask", &about).await;
+        assert_eq!(other["error"]["code"], -32001, "{other}");
+        let canceled = rpc(&shop, "ada", "CancelTask", &about).await["result"].take();
+        assert_eq!(state(&canceled), "TASK_STATE_CANCELED", "{canceled}");
+        let parked = &task["status"]["message"]["metadata"]["recif.dev/waiting"]["task"];
+        assert_eq!(shop.decide("ada", parked, approve("call_1")).await.0, 404);
+        let shown = get(&shop, &task).await;
+        assert_eq!((state(&shown), bank.payments()), ("TASK_STATE_CANCELED", 0), "{shown}");
+        assert_eq!(ids(&shop, "TASK_STATE_CANCELED").await, [task["id"].clone()]);
+        assert_eq!(rpc(&shop, "ada", "CancelTask", &about).await["error"]["code"], -32002);
+        let next = say_again(&shop, &task).await;
+        assert_eq!(state(&next), "TASK_STATE_INPUT_REQUIRED", "the conversation goes on: {next}");
+    }
+}
+
 #[tokio::test]
 async fn a_list_says_of_a_task_that_expired_what_the_task_says() {
     let bank = Bank::open().await;
