@@ -109,7 +109,9 @@ impl ChatSession {
         let task = || turn.task().map(str::to_owned);
         let chat = self.a2a.get_or_insert_default();
         chat.running = if turn.is_working() { task() } else { None };
-        chat.waiting = if turn.state() == Some(TaskState::InputRequired) { task() } else { None };
+        // No message decides on calls.
+        let is_asked = turn.state() == Some(TaskState::InputRequired) && turn.decision_task().is_none();
+        chat.waiting = if is_asked { task() } else { None };
         if let Some(context) = turn.context() {
             chat.context = Some(context.to_owned());
             self.conversation = typable(context);

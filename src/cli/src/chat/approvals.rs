@@ -80,9 +80,8 @@ pub(crate) async fn run(args: ApprovalsArgs) -> Result<Exit, CliError> {
     let ApprovalsArgs { all_namespaces, gateway, connection, system } = args;
     let (gateway, live, _) = reach(gateway, connection, &system).await?;
     let Some(live) = live else {
-        let why =
-            "the cluster, which knows the agents, cannot be reached: name one, as in recif approve agent/my-agent";
-        return Err(CliError::Usage(why.into()));
+        let why = "without it name an agent, as in recif approve agent/my-agent".into();
+        return Err(CliError::Unreachable { part: "cluster", why });
     };
     let namespace = (!all_namespaces).then_some(live.namespace.as_str());
     let agents = asking_agents(&live, namespace).await?;
