@@ -41,7 +41,7 @@ impl A2a {
         if task.phase() != TaskPhase::InputRequired {
             return Ok(task.snapshot());
         }
-        let waiting = self.ready_agent()?.waiting(&task.user).await?;
+        let waiting = self.ready_agent()?.parked.waiting_of(&task.id, &task.user).await.map_err(TurnError::from)?;
         self.present_among(task, &waiting).await
     }
 

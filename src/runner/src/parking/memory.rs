@@ -104,10 +104,10 @@ impl ParkedInMemory {
         ParkResult::Parked(expires)
     }
 
-    /// Implements [`super::ParkedTurns::waiting`].
-    pub(super) fn waiting(&self, owner: &str, now: Instant) -> Vec<WaitingTurn> {
+    /// Implements [`super::ParkedTurns::waiting`] for the turns whose ids begin so.
+    pub(super) fn waiting(&self, owner: &str, begin: &str, now: Instant) -> Vec<WaitingTurn> {
         let waits = |entry: &Entry| entry.owner == owner && (entry.ruling.is_some() || !entry.is_expired(now));
-        let mut found: Vec<_> = self.0.iter().filter(|(_, entry)| waits(entry)).collect();
+        let mut found: Vec<_> = self.0.iter().filter(|(task, entry)| task.starts_with(begin) && waits(entry)).collect();
         found.sort_by_key(|(_, entry)| entry.expires);
         let shown = |(task, Entry { turn, ruling, expires, .. }): (&String, &Entry)| {
             WaitingTurn::new(task, turn.conversation.clone(), ruling.is_some(), &turn.calls, expires.1)

@@ -148,8 +148,20 @@ impl ParkedTurns {
     pub(super) async fn waiting(&self, user: &UserName) -> Result<Vec<WaitingTurn>, DatabaseError> {
         let owner = owner_column(user);
         match self {
-            Self::Memory(memory) => Ok(lock(memory).waiting(&owner, Instant::now())),
-            Self::Postgres(rows) => rows.waiting(&owner).await,
+            Self::Memory(memory) => Ok(lock(memory).waiting(&owner, "", Instant::now())),
+            Self::Postgres(rows) => rows.waiting(&owner, "").await,
+        }
+    }
+
+    /// Returns the same of the turn that answers this task of Agent2Agent, which a client may ask for again and again.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn waiting_of(&self, a2a_task: &str, user: &UserName) -> Result<Vec<WaitingTurn>, DatabaseError> {
+        let (owner, begin) = (owner_column(user), format!("{a2a_task}."));
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).waiting(&owner, &begin, Instant::now())),
+            Self::Postgres(rows) => rows.waiting(&owner, &begin).await,
         }
     }
 
