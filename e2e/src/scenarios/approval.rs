@@ -126,5 +126,13 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
     let (code, left) = ns.env.recif(&["approvals", "-n", &ns.name]).await?;
     let nothing = format!("nothing waits for you in namespace {}", ns.name);
     ensure!(code == 0 && left.contains(&nothing), "exit code {code}: {left}");
+
+    ns.start(&agent("speaks", json!({"tools": ["sum"], "storage": "memory", "protocol": "a2a"}))).await?;
+    let (code, said) = ns.env.recif(&["chat", "agent/speaks", message, "-n", &ns.name]).await?;
+    let (_, command) = said.split_once("decide with: recif approve agent/speaks ").context(said.clone())?;
+    let task = command.split_whitespace().next().context("no task")?;
+    ensure!(code == 0, "exit code {code}: {said}");
+    let (code, answer) = ns.env.recif(&["approve", "agent/speaks", task, "-n", &ns.name, "--yes"]).await?;
+    ensure!(code == 0 && answer.contains("42"), "exit code {code}: {answer}");
     Ok(())
 }

@@ -20,6 +20,6 @@ pub use self::{
     error::A2aError,
     request::{MAY_WAIT, OutgoingMessage, cancel_task, get_task, send_message, stream_message},
     task_state::TaskState,
-    turn::A2aTurn,
+    turn::{A2aTurn, WAITING},
     version::{VERSION_HEADER, Version},
 };

@@ -300,3 +300,17 @@ proptest! {
         let _ = turn.read(&response(&json));
     }
 }
+
+#[test]
+fn a_task_that_waits_for_a_person_names_the_task_that_is_decided_on() {
+    let status = |state: &str| {
+        let said = json!({ "parts": [{ "text": "pay?" }], "metadata": { WAITING: { "task": "t.1" } } });
+        let status = json!({ "state": state, "message": said });
+        json!({ "result": { "task": { "id": "t", "contextId": "c", "status": status } } }).to_string()
+    };
+    let mut turn = A2aTurn::default();
+    assert_eq!(turn.read(&status("TASK_STATE_INPUT_REQUIRED")).as_deref(), Ok("pay?"), "no text has the task");
+    assert_eq!(turn.decision_task(), Some("t.1"));
+    turn.read(&status("TASK_STATE_WORKING")).unwrap();
+    assert_eq!(turn.decision_task(), None);
+}

@@ -8,6 +8,10 @@ use serde_json::Value;
 
 use crate::{error::A2aError, task_state::TaskState};
 
+/// Key of the metadata of the status of a task that waits, of Récif's runtime: the task under which a person decides on its calls, and
+/// the calls.
+pub const WAITING: &str = "recif.dev/waiting";
+
 /// Known part of the answer to a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct A2aTurn {
@@ -17,6 +21,8 @@ pub struct A2aTurn {
     artifacts: Vec<TaskArtifact>,
     /// Text of the newest status, or of the message.
     status_text: String,
+    /// Task of its newest status under which a person decides.
+    decision_task: Option<String>,
     /// Index of the artifact of which text was returned last.
     last: Option<usize>,
     /// Set once any text was returned.
@@ -60,6 +66,11 @@ impl A2aTurn {
     /// Returns the state of the task; that of a message is [`TaskState::Completed`].
     pub fn state(&self) -> Option<TaskState> {
         self.state
+    }
+
+    /// Returns the task under which a person decides on the calls that the turn waits for, where the agent names one.
+    pub fn decision_task(&self) -> Option<&str> {
+        self.decision_task.as_deref().filter(|_| self.state == Some(TaskState::InputRequired))
     }
 
     /// Reports whether more is to come.
@@ -156,6 +167,7 @@ impl A2aTurn {
     fn status(&mut self, status: &Value) -> String {
         self.state = Some(TaskState::parse(status["state"].as_str().unwrap_or_default()));
         self.status_text = text(&status["message"]);
+        self.decision_task = status["message"]["metadata"][WAITING]["task"].as_str().map(str::to_owned);
         self.closing_text()
     }
 

@@ -73,6 +73,8 @@ pub(super) struct PreparedTurn {
     messages: Vec<Arc<Message>>,
     message: String,
     may_wait: bool,
+    /// Task of Agent2Agent that it answers, whose status says what waits in place of the text.
+    a2a_task: Option<String>,
 }
 
 /// Failure of a turn.
@@ -120,6 +122,11 @@ impl PreparedTurn {
     /// Returns the id of the conversation.
     pub(super) fn id(&self) -> &ConversationId {
         &self.id
+    }
+
+    /// Returns the turn as the answer to a task of Agent2Agent.
+    pub(super) fn answering(self, a2a_task: &str) -> Self {
+        Self { a2a_task: Some(a2a_task.to_owned()), ..self }
     }
 }
 
@@ -194,7 +201,7 @@ impl Agent {
                 History::Foreign => return Err(TurnError::NoConversation(id)),
             },
         };
-        Ok(PreparedTurn { caller, id, messages, message, may_wait })
+        Ok(PreparedTurn { caller, id, messages, message, may_wait, a2a_task: None })
     }
 
     /// Answers the turn and stores it, or parks it where calls wait for the caller. With `tokens`, text and tool calls are sent there as
@@ -207,7 +214,7 @@ impl Agent {
         turn: PreparedTurn,
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<ChatReply, TurnError> {
-        let PreparedTurn { caller, id, mut messages, message, may_wait } = turn;
+        let PreparedTurn { caller, id, mut messages, message, may_wait, a2a_task } = turn;
         let span = caller.account.trace().begin_turn(&self.name);
         span.set(GEN_AI_CONVERSATION_ID, id.to_string());
         let caller = caller.within(span.scope());
@@ -222,6 +229,7 @@ impl Agent {
             tool_turns: TOOL_TURNS,
             text: String::new(),
             round: 0,
+            a2a_task,
         };
         // A call that could not wait must not be found out after others were made.
         let may_wait = may_wait && self.can_park().await;
@@ -244,12 +252,12 @@ impl Agent {
         turn.title = title;
         let parked = self.park(&caller, &mut turn, None, &mut outcome, tokens).await?;
         span.end_turn(Ok(&outcome));
-        let OpenTurn { conversation, title, mut request, .. } = turn;
+        let OpenTurn { conversation, title, mut request, a2a_task, .. } = turn;
         let TurnOutcome { text, answerers, .. } = outcome;
         let mut reply =
             ChatReply { reply: text, conversation_id: conversation.to_string(), title, answerers, parked: None };
         if let Some(parked) = parked {
-            reply.park(parked, tokens).await;
+            reply.park(parked, tokens.filter(|_| a2a_task.is_none())).await;
             return Ok(reply);
         }
         let messages = request.messages.split_off(before);

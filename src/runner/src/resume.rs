@@ -10,11 +10,11 @@ use super::{
     agent::{Agent, TurnError},
     caller::CallerContext,
     chat_reply::ChatReply,
-    conversations::history::{ConversationId, History, StoredConversation, UserName},
+    conversations::history::{History, StoredConversation, UserName},
     models::{Message, ModelError, ModelRequest, ToolCall},
     parking::{
         CallProgress, Claim, ClaimedTurn, DecisionError, Decisions, ForcedEnd, OpenTurn, ParkResult, ParkedReply,
-        ParkedTurn, Progress, WaitingTurn, sort_results,
+        ParkedTurn, Progress, WaitingTurn, a2a_task_of, parked_id, sort_results,
     },
     tools::Consent,
     turn::{TurnLoop, TurnOutcome},
@@ -66,7 +66,7 @@ impl Agent {
         if calls.is_empty() {
             return Ok(None);
         }
-        let task = ConversationId::random()?;
+        let task = parked_id(turn.a2a_task.as_deref())?;
         let parked = self.parked_turn(caller, turn, calls, &outcome.text);
         let result = match claim {
             None => self.parked.park(&task, &caller.user, &parked).await.unwrap_or_else(|error| {
@@ -250,7 +250,8 @@ impl Agent {
         all.extend(messages.into_iter().map(Arc::new));
         let fallback = parked.fallback.map(Into::into);
         let request = ModelRequest { fallback, ..self.request(all) };
-        let mut turn = OpenTurn { conversation, title, request, earlier, tool_turns, text: parked.text, round };
+        let (text, a2a_task) = (parked.text, a2a_task_of(&claim.task).map(str::to_owned));
+        let mut turn = OpenTurn { conversation, title, request, earlier, tool_turns, text, round, a2a_task };
 
         let tools = self.tools.for_request(&caller.headers, &caller.account);
         let maker = TurnLoop { model: &*self.model, tools: &tools, events: tokens, may_wait: true };

@@ -109,12 +109,15 @@ impl ChatSession {
         let task = || turn.task().map(str::to_owned);
         let chat = self.a2a.get_or_insert_default();
         chat.running = if turn.is_working() { task() } else { None };
-        chat.waiting = if turn.state() == Some(TaskState::InputRequired) { task() } else { None };
+        // No message decides on calls.
+        let is_asked = turn.state() == Some(TaskState::InputRequired) && turn.decision_task().is_none();
+        chat.waiting = if is_asked { task() } else { None };
         if let Some(context) = turn.context() {
             chat.context = Some(context.to_owned());
             self.conversation = typable(context);
         }
-        self.screen.text(&text)
+        self.screen.text(&text)?;
+        turn.decision_task().and_then(typable).map_or(Ok(()), |task| self.note_waiting(&task))
     }
 
     /// Returns the interface of the agent, from its card if that was not read yet.

@@ -2,13 +2,17 @@
 //!
 //! Each of these agents is asked through the gateway: only the agent knows what waits, and for whom.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use crds::{ToolSpec, agent::AgentSpec, approval::NEVER};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::{Method, StatusCode};
 use kube::api::DynamicObject;
 use serde::Deserialize as _;
+use tokio::time::timeout;
 
 use super::{
     approve::{ListedTask, ListedTasks, is_task, text},
@@ -28,7 +32,9 @@ use crate::{
 };
 
 /// Most agents that are asked at a time.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 32;
+/// Longest wait for the answer of one agent, which is longer than the gateway waits for the first Pod of one.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Most agents that one hint names.
 const MOST_NAMES: usize = 5;
 /// Reason for which an agent is left out that answers otherwise than Récif's runtime.
@@ -74,9 +80,8 @@ pub(crate) async fn run(args: ApprovalsArgs) -> Result<Exit, CliError> {
     let ApprovalsArgs { all_namespaces, gateway, connection, system } = args;
     let (gateway, live, _) = reach(gateway, connection, &system).await?;
     let Some(live) = live else {
-        let why =
-            "the cluster, which knows the agents, cannot be reached: name one, as in recif approve agent/my-agent";
-        return Err(CliError::Usage(why.into()));
+        let why = "without it name an agent, as in recif approve agent/my-agent".into();
+        return Err(CliError::Unreachable { part: "cluster", why });
     };
     let namespace = (!all_namespaces).then_some(live.namespace.as_str());
     let agents = asking_agents(&live, namespace).await?;
@@ -141,11 +146,25 @@ fn key(object: &DynamicObject) -> (String, String) {
 /// The gateway cannot be reached.
 async fn ask(gateway: &GatewayClient, agent: &AskedAgent) -> Result<Result<Vec<ListedTask>, UnknownTasks>, CliError> {
     let path = format!("/v1/agents/{}/{}/approvals", agent.namespace, agent.name);
-    let answer = gateway.send(Method::GET, &path, &[("accept", JSON)], String::new()).await?;
-    let status = answer.status;
-    Ok(match read_all(answer.body).await {
-        Ok(body) => read_tasks(status, &body),
-        Err(error) => Err(UnknownTasks { is_forbidden: false, why: error.to_string() }),
+    let exchange = async {
+        let answer = gateway.send(Method::GET, &path, &[("accept", JSON)], String::new()).await?;
+        let status = answer.status;
+        Ok::<_, CliError>(match read_all(answer.body).await {
+            Ok(body) => read_tasks(status, &body),
+            Err(error) => Err(UnknownTasks { is_forbidden: false, why: error.to_string() }),
+        })
+    };
+    within(PATIENCE, exchange).await
+}
+
+/// Awaits the answer of an agent for at most this long: one that never answers leaves the others to be listed.
+async fn within(
+    most: Duration,
+    exchange: impl Future<Output = Result<Result<Vec<ListedTask>, UnknownTasks>, CliError>>,
+) -> Result<Result<Vec<ListedTask>, UnknownTasks>, CliError> {
+    timeout(most, exchange).await.unwrap_or_else(|_| {
+        let why = format!("there was no answer within {} s", most.as_secs());
+        Ok(Err(UnknownTasks { is_forbidden: false, why }))
     })
 }
 
@@ -237,6 +256,12 @@ mod tests {
             assert_eq!(lines(&asked("shop"), &answer), "", "{body}");
             assert_eq!(answer.unwrap_err().is_forbidden, is_forbidden, "{body}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_never_answers_leaves_the_others_to_be_listed() {
+        let unknown = within(Duration::ZERO, std::future::pending()).await.unwrap().unwrap_err();
+        assert_eq!((unknown.why.as_str(), unknown.is_forbidden), ("there was no answer within 0 s", false));
     }
 
     #[test]

@@ -156,7 +156,7 @@ pub(super) fn text(waiting: &ListedTask) -> String {
     let calls: String = calls.map(line).collect();
     let until = match waiting.decided {
         true => "decided: the same decision again goes on with it".to_owned(),
-        false => format!("until {}", waiting.approval.expires),
+        false => format!("until {}", visible(&waiting.approval.expires)),
     };
     format!("{}  {until}\n{calls}", waiting.task)
 }
@@ -222,6 +222,9 @@ mod tests {
         let waiting: ListedTask = serde_json::from_value(json!({ "task": "t", "approval": approval })).unwrap();
         let line = r#"  1\u{a}2  pa\u{200b}y {"to":"\u{202e}bob\u{9b}\u{e0041}"}"#;
         assert_eq!(text(&waiting).lines().nth(1), Some(line));
+        let approval = json!({ "expires": "soon\nrecif approve agent/bank", "tools": [] });
+        let waiting: ListedTask = serde_json::from_value(json!({ "task": "t", "approval": approval })).unwrap();
+        assert_eq!(text(&waiting), "t  until soon\\u{a}recif approve agent/bank\n", "an agent names no other one");
     }
 
     #[test]

@@ -219,10 +219,7 @@ impl ChatSession {
                 ReplyChunk::Text(text) => self.screen.text(&text)?,
                 ReplyChunk::Call { name, arguments } => self.screen.call(&name, &arguments)?,
                 ReplyChunk::Outcome { ok, took_ms } => self.screen.outcome(ok, took_ms)?,
-                ReplyChunk::Waiting(task) => {
-                    let (shown, namespace) = (self.target.display(), &self.namespace);
-                    self.screen.note(&format!("decide with: recif approve {shown} {task} -n {namespace}"))?;
-                }
+                ReplyChunk::Waiting(task) => self.note_waiting(&task)?,
                 ReplyChunk::Done { conversation, answered_by } => {
                     self.conversation = conversation.or(self.conversation.take());
                     return answered_by.map_or(Ok(()), |models| self.screen.note(&format!("answered by {models}")));
@@ -234,6 +231,12 @@ impl ChatSession {
             }
             progress = ProgressLine::begin();
         }
+    }
+
+    /// Prints the command that decides on the calls of a task.
+    pub(super) fn note_waiting(&mut self, task: &str) -> Result<(), CliError> {
+        let (shown, namespace) = (self.target.display(), &self.namespace);
+        self.screen.note(&format!("decide with: recif approve {shown} {task} -n {namespace}"))
     }
 
     /// Returns the error for a refusal of the gateway or the target.

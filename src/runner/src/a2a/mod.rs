@@ -137,7 +137,12 @@ impl A2a {
             }
             A2aRequest::Cancel(TaskParams { id, history }) => {
                 let task = self.tasks.get(&id, &caller.user).await?;
-                self.show(version, &*self.tasks.cancel(task).await?, history).await?
+                if task.phase() == TaskPhase::InputRequired {
+                    let end = self.withdraw(&task).await?;
+                    wire::task(version, &task, &end, history)
+                } else {
+                    self.show(version, &*self.tasks.cancel(task).await?, history).await?
+                }
             }
             A2aRequest::Subscribe(about) => {
                 let task = self.tasks.get(&about.id, &caller.user).await?;
@@ -163,7 +168,7 @@ impl A2a {
             return Err(RpcError::Unsupported(why.into()));
         }
         let mut found = self.tasks.summaries(&caller.user).await?;
-        self.update_phases(&caller.user, &mut found).await?;
+        let waiting = self.update_phases(&caller.user, &mut found).await?;
         found.retain(|task| {
             list.context.as_ref().is_none_or(|context| *context == task.context)
                 && list.phase.is_none_or(|phase| phase == Some(task.phase))
@@ -181,7 +186,8 @@ impl A2a {
         let next = page.last().filter(|_| from + page.len() < total).map(|last| last.id.clone());
         let mut tasks = Vec::new();
         for task in self.tasks.load(page, &caller.user).await? {
-            let mut shown = self.show(version, &task, list.history).await?;
+            let progress = self.present_among(&task, &waiting).await?;
+            let mut shown = wire::task(version, &task, &progress, list.history);
             if let (false, Some(fields)) = (list.artifacts, shown.as_object_mut()) {
                 fields.remove("artifacts");
             }
@@ -230,9 +236,11 @@ impl A2a {
         // What a task that waited has come to is known by its conversation, so that no other turn comes between.
         if let Some(context) = &send.context
             && agent.asks_callers()
-            && agent.parked.is_open(context, &caller.user).await.map_err(TurnError::from)?
         {
-            return Err(TurnError::Waits.into());
+            if agent.parked.is_open(context, &caller.user).await.map_err(TurnError::from)? {
+                return Err(TurnError::Waits.into());
+            }
+            self.settle_waited(context, &caller.user).await?;
         }
         // The first turn of a conversation may still run, or have failed: then only its task knows the conversation.
         let may_begin = match &send.context {
@@ -244,7 +252,7 @@ impl A2a {
         let (user, trace) = (caller.user.clone(), caller.account.trace().clone());
         let conversation = send.context.clone();
         let turn = ChatTurn { caller, conversation, may_create: may_begin, may_wait: send.may_wait, message };
-        let turn = agent.prepare_turn(turn).await?;
+        let turn = agent.prepare_turn(turn).await?.answering(id.as_str());
         let task = Task::new(id.to_string(), turn.id().to_string(), user, send.message.clone());
         trace.set(A2A_TASK_ID, task.id.clone());
         trace.set(A2A_TASK_STATE, wire::state(Version::V1, TaskPhase::Working));

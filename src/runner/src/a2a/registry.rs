@@ -1,10 +1,10 @@
 //! Task registry of the agent: the tasks of this process and, where replicas share a database, those of the other
 //! replicas.
 //!
-//! A task that this process runs or has run is answered from memory, any other from its [row](super::rows). Rows are
-//! written behind the turns (write-behind): when a task starts, every second while it runs, and when it ends. A
-//! database that is unreachable fails no turn; the missing rows are written once it is back, as long as this process
-//! still holds the tasks.
+//! A task that this process runs or has run is answered from memory, any other from its [row](super::rows), as is one that
+//! [waited](super::waiting), whose end any replica may have written. Rows are written behind the turns (write-behind): when a task
+//! starts, every second while it runs, and when it ends. A database that is unreachable fails no turn; the missing rows are written
+//! once it is back, as long as this process still holds the tasks.
 
 use std::{
     collections::HashSet,
@@ -23,7 +23,7 @@ use tokio::{
 use super::{
     rows::{TaskRows, TaskSummary},
     rpc::RpcError,
-    tasks::{RowState, Task, TaskPhase, Tasks},
+    tasks::{RowState, Task, TaskPhase, TaskProgress, Tasks},
 };
 use crate::{
     conversations::history::{ConversationId, UserName},
@@ -99,10 +99,15 @@ impl TaskRegistry {
     /// It does not exist, or the tasks of other replicas cannot be queried.
     pub(super) async fn get(&self, id: &str, user: &UserName) -> Result<Arc<Task>, RpcError> {
         let known = match self.local.get(id, user) {
-            Some(task) => Some(task),
-            None => self.find_remote(id, user).await.map_err(unavailable)?.map(Arc::new),
+            Some(task) if !self.is_told_by_row(&task) => Some(task),
+            local => self.find_remote(id, user).await.map_err(unavailable)?.map(Arc::new).or(local),
         };
         known.ok_or_else(|| RpcError::NoTask { id: id.into(), why: self.not_found_reason })
+    }
+
+    /// Reports whether the row of a local task knows more: one that waited, whose end any replica may have written.
+    fn is_told_by_row(&self, task: &Task) -> bool {
+        self.rows.is_some() && task.phase() == TaskPhase::InputRequired
     }
 
     async fn find_remote(&self, id: &str, user: &UserName) -> Result<Option<Task>, DatabaseError> {
@@ -127,8 +132,12 @@ impl TaskRegistry {
         };
         let mut heads: Vec<_> = self.local.for_user(user).iter().map(head).collect();
         if let Some(rows) = &self.rows {
-            let known: HashSet<_> = heads.iter().map(|head| head.id.clone()).collect();
             let others = rows.summaries(user).await.map_err(unavailable)?;
+            let is_told = |head: &TaskSummary| {
+                head.phase == TaskPhase::InputRequired && others.iter().any(|other| other.id == head.id)
+            };
+            heads.retain(|head| !is_told(head));
+            let known: HashSet<_> = heads.iter().map(|head| head.id.clone()).collect();
             heads.extend(others.into_iter().filter(|head| !known.contains(&head.id)));
         }
         heads.sort_by_key(|head| std::cmp::Reverse(head.since));
@@ -140,14 +149,41 @@ impl TaskRegistry {
     /// # Errors
     /// The tasks of other replicas cannot be queried.
     pub(super) async fn load(&self, heads: &[TaskSummary], user: &UserName) -> Result<Vec<Arc<Task>>, RpcError> {
-        let mut tasks: Vec<_> = heads.iter().filter_map(|head| self.local.get(&head.id, user)).collect();
+        let local = heads.iter().filter_map(|head| self.local.get(&head.id, user));
+        let (waited, mut tasks): (Vec<_>, Vec<_>) = local.partition(|task| self.is_told_by_row(task));
         let own: HashSet<_> = tasks.iter().map(|task| task.id.clone()).collect();
         let others: Vec<_> = heads.iter().map(|head| head.id.clone()).filter(|id| !own.contains(id)).collect();
         if let (Some(rows), false) = (&self.rows, others.is_empty()) {
             tasks.extend(rows.load(&others, user).await.map_err(unavailable)?.into_iter().map(Arc::new));
         }
+        for task in waited {
+            // Its row may not be written yet.
+            if tasks.iter().all(|known| known.id != task.id) {
+                tasks.push(task);
+            }
+        }
         tasks.sort_by_key(|task| heads.iter().position(|head| head.id == task.id));
         Ok(tasks)
+    }
+
+    /// Returns the tasks of `user` in that conversation that waited, and whose end is not known yet.
+    ///
+    /// # Errors
+    /// The tasks of other replicas cannot be queried.
+    pub(super) async fn waited(&self, context: &str, user: &UserName) -> Result<Vec<Arc<Task>>, RpcError> {
+        let mut heads = self.summaries(user).await?;
+        heads.retain(|head| head.phase == TaskPhase::InputRequired && head.context == context);
+        self.load(&heads, user).await
+    }
+
+    /// Stores the end of a task that waited; the first end wins.
+    pub(super) async fn settle(&self, task: &Task, end: &TaskProgress) {
+        task.follow(end);
+        if let Some(rows) = &self.rows
+            && let Err(error) = rows.settle(&task.id, &task.user, end).await
+        {
+            tracing::debug!("the end of a task that waited is not stored: the next look finds it again: {error}");
+        }
     }
 
     /// Reports whether `user` has a task of that conversation.

@@ -57,8 +57,8 @@ pub(super) enum RpcError {
         /// Possible reason.
         why: &'static str,
     },
-    /// The task has ended.
-    #[error("task `{0}` has ended")]
+    /// The task has ended, or goes on with calls that a person approved or rejected.
+    #[error("task `{0}` has ended, or its calls are decided")]
     NotCancelable(String),
     /// The request asks for push notifications.
     #[error("push notifications are not supported: stream, or poll the task")]

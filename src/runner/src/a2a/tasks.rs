@@ -117,7 +117,8 @@ pub(super) struct UserMessage {
     pub(super) pieces: Vec<MessagePart>,
 }
 
-/// Turn that can be watched. Invariant: the phase leaves [`TaskPhase::Working`] at most once; the first end wins.
+/// Turn that can be watched. Invariant: the phase leaves [`TaskPhase::Working`] at most once; the first end wins. Once the calls of a turn
+/// that waited are decided, [`Task::follow`] brings its end.
 #[derive(Debug)]
 pub(super) struct Task {
     /// Unguessable id: 128 random bits.
@@ -221,7 +222,8 @@ impl Task {
     /// Replaces the progress by `later`; a task that has ended stays as it is.
     pub(super) fn follow(&self, later: &TaskProgress) {
         self.progress.send_if_modified(|progress| {
-            let goes_on = progress.phase == TaskPhase::Working && progress != later;
+            let has_ended = !matches!(progress.phase, TaskPhase::Working | TaskPhase::InputRequired);
+            let goes_on = !has_ended && progress != later;
             if goes_on {
                 progress.clone_from(later);
             }
@@ -255,9 +257,14 @@ impl Task {
         })
     }
 
+    /// Returns the phase.
+    pub(super) fn phase(&self) -> TaskPhase {
+        self.progress.borrow().phase
+    }
+
     /// Reports whether it has not ended.
     pub(super) fn is_working(&self) -> bool {
-        self.progress.borrow().phase == TaskPhase::Working
+        self.phase() == TaskPhase::Working
     }
 
     fn bytes(&self) -> usize {

@@ -1,10 +1,12 @@
 //! Tasks whose turn waits for a person.
 //!
 //! A task stops as its turn is [parked](crate::parking), and its row says no more than that. Which calls wait, that the turn goes on, and
-//! its answer are read from the parked turns and the conversation whenever a client asks: any replica may go on with the turn, and each
-//! tells the same.
+//! its answer are read from the parked turns and the conversation whenever a client asks, until the answer is known: any replica may go on
+//! with the turn, and each tells the same.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
+
+use jiff::Timestamp;
 
 use super::{
     A2a,
@@ -13,10 +15,10 @@ use super::{
     tasks::{Task, TaskPhase, TaskProgress, TaskWait},
 };
 use crate::{
-    agent::TurnError,
+    agent::{Agent, TurnError},
     conversations::history::{ConversationId, UserName},
     models::{Message, text_of},
-    parking::ParkedReply,
+    parking::{ParkedReply, WaitingTurn},
 };
 
 /// Reason of a failure for a task whose turn is in no conversation.
@@ -36,19 +38,31 @@ impl A2a {
     /// # Errors
     /// The parked turns or the conversation cannot be read.
     pub(super) async fn present(&self, task: &Task) -> Result<TaskProgress, RpcError> {
+        if task.phase() != TaskPhase::InputRequired {
+            return Ok(task.snapshot());
+        }
+        let waiting = self.ready_agent()?.parked.waiting_of(&task.id, &task.user).await.map_err(TurnError::from)?;
+        self.present_among(task, &waiting).await
+    }
+
+    /// Returns the progress of a task as it is now, where these turns of its user wait. The end of one that waited is stored as it is
+    /// first seen: its conversation goes on, and may be forgotten.
+    ///
+    /// # Errors
+    /// The parked turns or the conversation cannot be read.
+    pub(super) async fn present_among(&self, task: &Task, waiting: &[WaitingTurn]) -> Result<TaskProgress, RpcError> {
         let stopped = task.snapshot();
         let context = ConversationId::parse(&task.context);
         let (TaskPhase::InputRequired, Some(context)) = (stopped.phase, context) else { return Ok(stopped) };
-        let agent = self.agent.clone().map_err(RpcError::Unavailable)?;
-        let waiting = agent.waiting(&task.user).await?;
-        let found = waiting.iter().find(|turn| turn.conversation_id == context);
+        let agent = self.ready_agent()?;
+        let found = waiting.iter().find(|turn| turn.parked.is_of(&task.id));
         if let Some(turn) = found.filter(|turn| !turn.decided) {
             let TaskWait { text, approval } = self.wait(&turn.parked);
             return Ok(TaskProgress { error: Some(text), approval: Some(approval), ..stopped });
         }
         let settled = TaskProgress { error: None, approval: None, ..stopped };
         // One that has expired is continued soon.
-        if found.is_some() || agent.parked.is_open(&context, &task.user).await.map_err(TurnError::from)? {
+        if found.is_some() || agent.parked.is_open_for(&task.id, &task.user).await.map_err(TurnError::from)? {
             return Ok(TaskProgress { phase: TaskPhase::Working, ..settled });
         }
         let answer = match agent.history(&context, &task.user).await {
@@ -56,31 +70,74 @@ impl A2a {
             Err(TurnError::NoConversation(_)) => None,
             Err(error) => return Err(error.into()),
         };
-        Ok(match answer {
-            Some(text) => TaskProgress { phase: TaskPhase::Completed, text, ..settled },
-            None => TaskProgress { phase: TaskPhase::Failed, error: Some(NO_ANSWER.to_owned()), ..settled },
-        })
+        let Some(text) = answer else {
+            return Ok(TaskProgress { phase: TaskPhase::Failed, error: Some(NO_ANSWER.to_owned()), ..settled });
+        };
+        let end = TaskProgress { phase: TaskPhase::Completed, since: Timestamp::now(), text, ..settled };
+        self.tasks.settle(task, &end).await;
+        Ok(end)
     }
 
-    /// Sets the phases of tasks whose turn waited to what they are now, by the turns of `user` that wait.
+    /// Cancels a task that waited, unless its calls are decided, and returns its end.
     ///
     /// # Errors
-    /// The parked turns cannot be read.
-    pub(super) async fn update_phases(&self, user: &UserName, tasks: &mut [TaskSummary]) -> Result<(), RpcError> {
-        if tasks.iter().all(|task| task.phase != TaskPhase::InputRequired) {
-            return Ok(());
+    /// Its calls are decided, or the parked turns cannot be read.
+    pub(super) async fn withdraw(&self, task: &Task) -> Result<TaskProgress, RpcError> {
+        let withdrawn = self.ready_agent()?.parked.withdraw(&task.id, &task.user).await;
+        if !withdrawn.map_err(TurnError::from)? {
+            return Err(RpcError::NotCancelable(task.id.clone()));
         }
-        let agent = self.agent.clone().map_err(RpcError::Unavailable)?;
-        let waiting = agent.waiting(user).await?;
-        for task in tasks.iter_mut().filter(|task| task.phase == TaskPhase::InputRequired) {
-            let found = waiting.iter().find(|turn| turn.conversation_id.as_str() == task.context);
-            task.phase = match found {
-                Some(turn) if turn.decided => TaskPhase::Working,
-                Some(_) => TaskPhase::InputRequired,
-                None => TaskPhase::Completed,
-            };
+        tracing::info!(user = task.user.as_deref(), task = task.id, "calls that waited were withdrawn");
+        let (phase, since) = (TaskPhase::Canceled, Timestamp::now());
+        let end = TaskProgress { phase, since, error: None, approval: None, ..task.snapshot() };
+        self.tasks.settle(task, &end).await;
+        Ok(end)
+    }
+
+    /// Stores the ends of the tasks of a conversation that waited, before another turn of it may have the same message.
+    ///
+    /// # Errors
+    /// The tasks, the parked turns or the conversation cannot be read.
+    pub(super) async fn settle_waited(&self, context: &ConversationId, user: &UserName) -> Result<(), RpcError> {
+        for task in self.tasks.waited(context.as_str(), user).await? {
+            self.present_among(&task, &[]).await?;
         }
         Ok(())
+    }
+
+    /// Sets the phases of tasks whose turn waited to what they are now, and returns the turns of `user` that wait.
+    ///
+    /// # Errors
+    /// The tasks, the parked turns or a conversation cannot be read.
+    pub(super) async fn update_phases(
+        &self,
+        user: &UserName,
+        tasks: &mut [TaskSummary],
+    ) -> Result<Vec<WaitingTurn>, RpcError> {
+        if tasks.iter().all(|task| task.phase != TaskPhase::InputRequired) {
+            return Ok(Vec::new());
+        }
+        let waiting = self.ready_agent()?.waiting(user).await?;
+        let mut others = Vec::new();
+        for task in tasks.iter_mut().filter(|task| task.phase == TaskPhase::InputRequired) {
+            match waiting.iter().find(|turn| turn.parked.is_of(&task.id)) {
+                Some(turn) if turn.decided => task.phase = TaskPhase::Working,
+                Some(_) => {}
+                None => others.push(task.clone()),
+            }
+        }
+        for task in self.tasks.load(&others, user).await? {
+            let now = self.present_among(&task, &waiting).await?;
+            if let Some(summary) = tasks.iter_mut().find(|summary| summary.id == task.id) {
+                (summary.phase, summary.since) = (now.phase, now.since);
+            }
+        }
+        tasks.sort_by_key(|task| Reverse(task.since));
+        Ok(waiting)
+    }
+
+    fn ready_agent(&self) -> Result<Arc<Agent>, RpcError> {
+        self.agent.clone().map_err(RpcError::Unavailable)
     }
 }
 

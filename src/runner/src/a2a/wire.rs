@@ -1,6 +1,6 @@
 //! Encodes tasks and their events for either version of the protocol.
 
-use ::a2a::Version;
+use ::a2a::{Version, WAITING};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -8,8 +8,6 @@ use super::tasks::{MessagePart, Task, TaskPhase, TaskProgress};
 
 /// Id and name of the only artifact, the answer.
 const REPLY: &str = "reply";
-/// Metadata of the status of a task that waits: what `/chat` answers of the calls.
-const WAITING: &str = "recif.dev/waiting";
 
 /// Encodes the task in its present state; `history` is the maximum number of messages before its answer.
 pub(super) fn task(version: Version, task: &Task, progress: &TaskProgress, history: Option<usize>) -> Value {

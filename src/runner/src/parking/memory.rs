@@ -11,7 +11,7 @@ use super::{
     rulings::Ruling,
     turn::{
         CALLER_WAIT, CLAIM, CallProgress, Claim, ClaimedTurn, FoundTurn, MAX_MEMORY, MOST, MOST_OF_USER, ParkResult,
-        ParkedTurn, Progress, WaitingTurn,
+        ParkedTurn, Progress, WaitingTurn, a2a_task_of,
     },
 };
 use crate::conversations::history::{ConversationId, user_of_column};
@@ -104,10 +104,10 @@ impl ParkedInMemory {
         ParkResult::Parked(expires)
     }
 
-    /// Implements [`super::ParkedTurns::waiting`].
-    pub(super) fn waiting(&self, owner: &str, now: Instant) -> Vec<WaitingTurn> {
+    /// Implements [`super::ParkedTurns::waiting`] for the turns whose ids begin so.
+    pub(super) fn waiting(&self, owner: &str, begin: &str, now: Instant) -> Vec<WaitingTurn> {
         let waits = |entry: &Entry| entry.owner == owner && (entry.ruling.is_some() || !entry.is_expired(now));
-        let mut found: Vec<_> = self.0.iter().filter(|(_, entry)| waits(entry)).collect();
+        let mut found: Vec<_> = self.0.iter().filter(|(task, entry)| task.starts_with(begin) && waits(entry)).collect();
         found.sort_by_key(|(_, entry)| entry.expires);
         let shown = |(task, Entry { turn, ruling, expires, .. }): (&String, &Entry)| {
             WaitingTurn::new(task, turn.conversation.clone(), ruling.is_some(), &turn.calls, expires.1)
@@ -118,6 +118,21 @@ impl ParkedInMemory {
     /// Implements [`super::ParkedTurns::is_open`].
     pub(super) fn is_open(&self, conversation: &ConversationId, owner: &str) -> bool {
         self.0.values().any(|entry| entry.owner == owner && entry.turn.conversation == *conversation)
+    }
+
+    /// Implements [`super::ParkedTurns::is_open_for`].
+    pub(super) fn is_open_for(&self, a2a_task: &str, owner: &str) -> bool {
+        self.0.iter().any(|(task, entry)| entry.owner == owner && a2a_task_of(task) == Some(a2a_task))
+    }
+
+    /// Implements [`super::ParkedTurns::withdraw`].
+    pub(super) fn withdraw(&mut self, a2a_task: &str, owner: &str, now: Instant) -> bool {
+        let before = self.0.len();
+        self.0.retain(|task, entry| {
+            let is_open = entry.ruling.is_none() && !entry.is_claimed(now);
+            !(is_open && entry.owner == owner && a2a_task_of(task) == Some(a2a_task))
+        });
+        self.0.len() < before
     }
 
     /// Returns what is known of a turn of this owner.

@@ -42,7 +42,7 @@ pub(super) use self::{
     rulings::Decisions,
     turn::{
         CallProgress, Claim, ClaimedTurn, ForcedEnd, OpenTurn, ParkResult, ParkedReply, ParkedTurn, Progress, RENEWAL,
-        WaitingTurn, sort_results,
+        WaitingTurn, a2a_task_of, parked_id, sort_results,
     },
 };
 
@@ -148,8 +148,20 @@ impl ParkedTurns {
     pub(super) async fn waiting(&self, user: &UserName) -> Result<Vec<WaitingTurn>, DatabaseError> {
         let owner = owner_column(user);
         match self {
-            Self::Memory(memory) => Ok(lock(memory).waiting(&owner, Instant::now())),
-            Self::Postgres(rows) => rows.waiting(&owner).await,
+            Self::Memory(memory) => Ok(lock(memory).waiting(&owner, "", Instant::now())),
+            Self::Postgres(rows) => rows.waiting(&owner, "").await,
+        }
+    }
+
+    /// Returns the same of the turn that answers this task of Agent2Agent, which a client may ask for again and again.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn waiting_of(&self, a2a_task: &str, user: &UserName) -> Result<Vec<WaitingTurn>, DatabaseError> {
+        let (owner, begin) = (owner_column(user), format!("{a2a_task}."));
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).waiting(&owner, &begin, Instant::now())),
+            Self::Postgres(rows) => rows.waiting(&owner, &begin).await,
         }
     }
 
@@ -162,6 +174,31 @@ impl ParkedTurns {
         match self {
             Self::Memory(memory) => Ok(lock(memory).is_open(conversation, &owner)),
             Self::Postgres(rows) => rows.is_open(conversation, &owner).await,
+        }
+    }
+
+    /// Reports whether the turn that answers this task of Agent2Agent of `user` waits, or is decided or expired and has not ended.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn is_open_for(&self, a2a_task: &str, user: &UserName) -> Result<bool, DatabaseError> {
+        let owner = owner_column(user);
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).is_open_for(a2a_task, &owner)),
+            Self::Postgres(rows) => rows.is_open_for(a2a_task, &owner).await,
+        }
+    }
+
+    /// Deletes the turn that answers this task of Agent2Agent of `user` before its calls are decided, so that none is made; false where they
+    /// are, or it has ended.
+    ///
+    /// # Errors
+    /// The database did not take it.
+    pub(super) async fn withdraw(&self, a2a_task: &str, user: &UserName) -> Result<bool, DatabaseError> {
+        let owner = owner_column(user);
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).withdraw(a2a_task, &owner, Instant::now())),
+            Self::Postgres(rows) => rows.withdraw(a2a_task, &owner).await,
         }
     }
 

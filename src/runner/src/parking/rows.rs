@@ -91,15 +91,15 @@ impl ParkedRows {
         Ok(expires.map_or(ParkResult::Full, |expires| ParkResult::Parked(time(expires))))
     }
 
-    /// Implements [`super::ParkedTurns::waiting`].
-    pub(super) async fn waiting(&self, owner: &str) -> Result<Vec<WaitingTurn>, DatabaseError> {
+    /// Implements [`super::ParkedTurns::waiting`] for the turns whose ids begin so.
+    pub(super) async fn waiting(&self, owner: &str, begin: &str) -> Result<Vec<WaitingTurn>, DatabaseError> {
         let rows = sqlx::query(
             "SELECT task, conversation, calls, ruling IS NOT NULL AS decided, \
                  (extract(epoch FROM expires_at) * 1000000)::bigint AS expires FROM recif_parked \
              WHERE namespace = $1 AND agent = $2 AND owner = $3 AND (ruling IS NOT NULL OR expires_at > now()) \
-             ORDER BY expires_at, task",
+                 AND starts_with(task, $4) ORDER BY expires_at, task",
         );
-        let rows = rows.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner);
+        let rows = rows.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner).bind(begin);
         if !self.is_there().await? {
             return Ok(Vec::new());
         }
@@ -122,6 +122,26 @@ impl ParkedRows {
         );
         let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner).bind(conversation.as_str());
         Ok(self.is_there().await? && self.run(row.fetch_one(self.scope.database.pool())).await?)
+    }
+
+    /// Implements [`super::ParkedTurns::is_open_for`].
+    pub(super) async fn is_open_for(&self, a2a_task: &str, owner: &str) -> Result<bool, DatabaseError> {
+        let row = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM recif_parked \
+             WHERE namespace = $1 AND agent = $2 AND owner = $3 AND starts_with(task, $4))",
+        );
+        let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner).bind(format!("{a2a_task}."));
+        Ok(self.is_there().await? && self.run(row.fetch_one(self.scope.database.pool())).await?)
+    }
+
+    /// Implements [`super::ParkedTurns::withdraw`].
+    pub(super) async fn withdraw(&self, a2a_task: &str, owner: &str) -> Result<bool, DatabaseError> {
+        let row = sqlx::query(
+            "DELETE FROM recif_parked WHERE namespace = $1 AND agent = $2 AND owner = $3 AND starts_with(task, $4) \
+             AND ruling IS NULL AND claimed_until < now()",
+        );
+        let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner).bind(format!("{a2a_task}."));
+        Ok(self.is_there().await? && self.run(row.execute(self.scope.database.pool())).await?.rows_affected() > 0)
     }
 
     /// Returns what is known of a turn of this owner.

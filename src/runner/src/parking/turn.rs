@@ -196,13 +196,31 @@ pub(crate) struct OpenTurn {
     pub(crate) text: String,
     /// Number of times that the turn was parked.
     pub(crate) round: u64,
+    /// Task of Agent2Agent that the turn answers.
+    pub(crate) a2a_task: Option<String>,
+}
+
+/// Returns a new id of a parked turn, which cannot be guessed. That of a task of Agent2Agent begins with the id of that task, so that
+/// each process knows what became of it.
+///
+/// # Errors
+/// The system has no random numbers.
+pub(crate) fn parked_id(a2a_task: Option<&str>) -> Result<ConversationId, getrandom::Error> {
+    let random = ConversationId::random()?;
+    // Two ids and a dot are an id, too.
+    Ok(a2a_task.and_then(|asked| ConversationId::parse(&format!("{asked}.{random}"))).unwrap_or(random))
+}
+
+/// Returns the task of Agent2Agent of a parked turn, by the id of the parked turn.
+pub(crate) fn a2a_task_of(parked: &str) -> Option<&str> {
+    parked.split_once('.').map(|(asked, _)| asked)
 }
 
 /// Turn that waits for a decision, or is decided and has not ended.
 #[derive(Debug, Serialize)]
 pub(crate) struct WaitingTurn {
     /// Conversation of the turn.
-    pub(crate) conversation_id: ConversationId,
+    pub(super) conversation_id: ConversationId,
     /// Set once it is decided: the same decision again goes on with it where no process does.
     pub(crate) decided: bool,
     #[serde(flatten)]
@@ -264,6 +282,11 @@ impl ParkedReply {
     /// text too, and must not decide in a person's place.
     pub(crate) fn note(&self) -> String {
         format!("[waiting until you approve {}]", self.names())
+    }
+
+    /// Reports whether the turn answers this task of Agent2Agent.
+    pub(crate) fn is_of(&self, a2a_task: &str) -> bool {
+        a2a_task_of(&self.task) == Some(a2a_task)
     }
 
     /// Returns the names of the tools.

@@ -1,5 +1,7 @@
 //! Tools whose calls a person has to approve, in Agent2Agent.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use testing::postgres::PostgresServer;
 
@@ -7,6 +9,7 @@ use super::{
     Runner,
     a2a::{message, results, state},
     approval::{Bank, answer, approve, database, reject},
+    approval_edges::SOON,
 };
 
 /// Text of the status of a task that waits.
@@ -43,6 +46,20 @@ async fn ids(runner: &Runner, state: &str) -> Vec<Value> {
     tasks.iter_mut().map(|task| task["id"].take()).collect()
 }
 
+/// Sends `ada`'s first message again in the context of this task, and returns the new task.
+async fn say_again(runner: &Runner, task: &Value) -> Value {
+    let mut next = message("/tool pay {}");
+    next["message"]["contextId"] = task["contextId"].clone();
+    send(runner, &next).await
+}
+
+/// Approves all calls for which a task of `ada` waits.
+async fn approve_all(runner: &Runner, task: &Value) {
+    let waiting = &task["status"]["message"]["metadata"]["recif.dev/waiting"];
+    let id = waiting["approval"]["tools"][0]["id"].as_str().unwrap();
+    assert_eq!(runner.decide("ada", &waiting["task"], approve(id)).await.0, 200, "{task}");
+}
+
 fn text(task: &Value) -> &str {
     task["artifacts"][0]["parts"][0]["text"].as_str().unwrap_or_default()
 }
@@ -53,6 +70,7 @@ async fn a_task_waits_for_its_caller_and_has_the_answer_once_its_calls_are_decid
     let shop = bank.shop(&[]).await;
     let task = send(&shop, &message("/tool pay {}")).await;
     assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
+    assert_eq!(text(&task), "", "its status says what waits");
     let said = &task["status"]["message"];
     assert_eq!(said["parts"][0]["text"], WAITS, "a model that reads it cannot decide");
     let waiting = &said["metadata"]["recif.dev/waiting"];
@@ -80,6 +98,59 @@ async fn a_task_waits_for_its_caller_and_has_the_answer_once_its_calls_are_decid
     assert!(late["error"]["message"].as_str().unwrap().contains("takes no further message"), "{late}");
     next["message"].as_object_mut().unwrap().remove("taskId");
     assert_eq!(text(&send(&shop, &next).await), "echo: yes");
+}
+
+#[tokio::test]
+async fn what_became_of_a_task_stays_as_its_conversation_goes_on() {
+    let bank = Bank::open().await;
+    let shop = bank.shop(&[]).await;
+    let first = send(&shop, &message("/tool pay {}")).await;
+    approve_all(&shop, &first).await;
+    // Nobody has asked for the first task since, and the next one has the same message.
+    let second = say_again(&shop, &first).await;
+    let shown = get(&shop, &first).await;
+    assert_eq!((state(&shown), text(&shown)), ("TASK_STATE_COMPLETED", "paid 1"), "{shown}");
+    assert_eq!(ids(&shop, "TASK_STATE_INPUT_REQUIRED").await, [second["id"].clone()]);
+    approve_all(&shop, &second).await;
+    let shown = [get(&shop, &first).await, get(&shop, &second).await];
+    assert_eq!(shown.each_ref().map(text), ["paid 1", "paid 2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_waits_can_be_canceled_and_its_calls_are_not_made() {
+    let (server, bank) = (PostgresServer::start().await, Bank::open().await);
+    for more in [Vec::new(), database(&server.url("postgres")).to_vec()] {
+        let shop = bank.shop(&more).await;
+        let task = send(&shop, &message("/tool pay {}")).await;
+        let about = json!({ "id": task["id"] });
+        let other = rpc(&shop, "bob", "CancelTask", &about).await;
+        assert_eq!(other["error"]["code"], -32001, "{other}");
+        let canceled = rpc(&shop, "ada", "CancelTask", &about).await["result"].take();
+        assert_eq!(state(&canceled), "TASK_STATE_CANCELED", "{canceled}");
+        let parked = &task["status"]["message"]["metadata"]["recif.dev/waiting"]["task"];
+        assert_eq!(shop.decide("ada", parked, approve("call_1")).await.0, 404);
+        let shown = get(&shop, &task).await;
+        assert_eq!((state(&shown), bank.payments()), ("TASK_STATE_CANCELED", 0), "{shown}");
+        assert_eq!(ids(&shop, "TASK_STATE_CANCELED").await, [task["id"].clone()]);
+        assert_eq!(rpc(&shop, "ada", "CancelTask", &about).await["error"]["code"], -32002);
+        let next = say_again(&shop, &task).await;
+        assert_eq!(state(&next), "TASK_STATE_INPUT_REQUIRED", "the conversation goes on: {next}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_says_of_a_task_that_expired_what_the_task_says() {
+    let bank = Bank::open().await;
+    let shop = bank.shop(&[]).await;
+    let task = send(&shop, &message("/tool hasty {}")).await;
+    let begun = Instant::now();
+    while ids(&shop, "TASK_STATE_COMPLETED").await.is_empty() {
+        assert!(begun.elapsed() < SOON, "it did not expire");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let done = get(&shop, &task).await;
+    assert_eq!(state(&done), "TASK_STATE_COMPLETED", "{done}");
+    assert!(text(&done).ends_with("nobody approved this call within 1 s"), "{done}");
 }
 
 #[tokio::test]
@@ -128,4 +199,15 @@ async fn every_replica_tells_what_became_of_a_task_that_waited() {
         assert_eq!(ids(replica, "TASK_STATE_COMPLETED").await, [task["id"].clone()]);
     }
     assert_eq!(bank.payments(), 0);
+
+    let second = say_again(&one, &task).await;
+    approve_all(&other, &second).await;
+    // The replica that ran it was not asked what became of the second task.
+    let third = say_again(&other, &task).await;
+    for replica in [&one, &other] {
+        let shown = [get(replica, &task).await, get(replica, &second).await, get(replica, &third).await];
+        let states = ["TASK_STATE_COMPLETED", "TASK_STATE_COMPLETED", "TASK_STATE_INPUT_REQUIRED"];
+        assert_eq!(shown.each_ref().map(state), states, "{shown:?}");
+        assert_eq!(text(&shown[1]), "paid 1");
+    }
 }

@@ -138,6 +138,8 @@ export class A2aTurn {
   task: string | null = null;
   context: string | null = null;
   state: TaskState | null = null;
+  /** What a task that waits says of the calls that a person decides on, of an agent of Récif's runtime. */
+  approval: Record<string, unknown> | null = null;
   #artifacts: { id: string; text: string }[] = [];
   /** Text of the newest status, or of the message. */
   #statusText = "";
@@ -225,7 +227,9 @@ export class A2aTurn {
 
   #status(status: Json): string {
     this.state = stateOf(textOf(status.state));
-    this.#statusText = partsOf(objectOf(status.message));
+    const message = objectOf(status.message);
+    this.#statusText = partsOf(message);
+    this.approval = this.state === "input-required" ? heldBy(objectOf(message.metadata)["recif.dev/waiting"]) : null;
     return this.#closing();
   }
 

@@ -52,6 +52,17 @@ it("an answer is streamed, and the next message continues its context and the ta
   expect(calls[2]).toMatchObject({ method: "SendStreamingMessage", version: "1.0" });
 });
 
+it("calls that a person decides on are shown as those of a chat, and the next message names no task", async () => {
+  const chat = newChat();
+  const waiting = { task: "t.1", approval: { expires: "", tools: [] } };
+  const status = { state: "TASK_STATE_INPUT_REQUIRED", message: { parts: [{ text: "pay?" }], metadata: { "recif.dev/waiting": waiting } } };
+  serve(() => stream({ task: { id: "t", contextId: "c", status } }));
+  expect(await asked(chat)).toEqual([["message", { token: "pay?" }], ["approval", waiting], ["done", { conversation_id: "c" }]]);
+  await asked(chat);
+  expect(calls[2]?.params.message).toMatchObject({ contextId: "c" });
+  expect(calls[2]?.params.message).not.toHaveProperty("taskId");
+});
+
 it("a stream that breaks off goes on by asking for the task", async () => {
   let polls = 0;
   serve((call) => (call.method === "GetTask" ? new Response(result(task(++polls < 2 ? "TASK_STATE_WORKING" : "TASK_STATE_COMPLETED", "done"))) : stream({ task: task("TASK_STATE_WORKING", "") })));

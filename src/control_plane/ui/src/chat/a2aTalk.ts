@@ -31,7 +31,8 @@ export async function askAgent(chat: A2aChat, target: Target, text: string, sign
   const read = (json: string): void => {
     const added = turn.read(json);
     chat.context = turn.context ?? chat.context;
-    chat.waiting = turn.state === "input-required" ? turn.task : null;
+    // No message decides on calls.
+    chat.waiting = turn.state === "input-required" && !turn.approval ? turn.task : null;
     if (added) take(eventOf("message", { token: added }));
   };
   try {
@@ -52,6 +53,7 @@ export async function askAgent(chat: A2aChat, target: Target, text: string, sign
     if (signal.aborted && turn.task !== null && turn.isWorking) void post(agent, cancelBody(agent, turn.task), JSON_TYPE).catch(() => undefined);
     throw error;
   }
+  if (turn.approval) take(eventOf("approval", turn.approval));
   const failure = turn.failure;
   take(failure === null ? eventOf("done", { conversation_id: turn.context }) : eventOf("error", { error: failure }));
 }

@@ -1,12 +1,14 @@
 //! Tasks in PostgreSQL, one row each, visible to all replicas of an agent.
 //!
-//! Only the replica that runs a task writes its row, except for the `cancel` flag, which a replica sets for its client.
-//! The row's `updated_at` is the heartbeat of its replica: a row in phase `working` whose heartbeat is older than
-//! [`LOST_AFTER`] belongs to a replica that is gone or cannot reach the database, and is reported as failed. That state
+//! Only the replica that runs a task writes its row, except for the `cancel` flag, which a replica sets for its client, and
+//! [the end](settled) of a task that waited. The row's `updated_at` is the heartbeat of its replica: a row in phase `working`
+//! whose heartbeat is older than [`LOST_AFTER`] belongs to a replica that is gone or cannot reach the database, and is reported as failed. That state
 //! is derived on read and never written, so a replica that comes back continues its task.
 //!
 //! Rows are bounded in number, bytes and age. Ended tasks are deleted oldest first; each replica sweeps after it has
 //! stored a twentieth of the maximum number.
+
+mod settled;
 
 use std::{
     sync::{
