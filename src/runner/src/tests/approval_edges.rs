@@ -140,7 +140,8 @@ async fn a_turn_whose_conversation_was_forgotten_makes_no_call_and_says_so() {
     agent.respond(before, None).await.unwrap();
     let task = park(&agent, "/tool pay {}", &HeaderMap::new(), &UsageLedger::default()).await;
     server.connect().await.execute("DELETE FROM recif_conversations").await.unwrap();
-    let claimed = agent.decide(&task, &ada(), yes()).await.unwrap();
+    let decisions = serde_json::from_value(json!({ "approvals": approve("call_3") })).unwrap();
+    let claimed = agent.decide(&task, &ada(), decisions).await.unwrap();
     let reply = agent.resume(claimed, ada(), &TaskTracker::new(), None).await.unwrap();
     assert_eq!((reply.reply.as_str(), bank.payments()), ("[stopped: its conversation was forgotten]", 0));
 }
