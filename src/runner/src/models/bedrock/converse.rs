@@ -14,7 +14,7 @@ use crate::models::{
     choice::CallChoice,
     endpoint::ModelEndpoint,
     error::ModelError,
-    transcript::{Media, TranscriptEntry, instructions, json_instruction, transcript_entries, unsupported_media},
+    transcript::{Media, TranscriptEntry, instructions, json_output, transcript_entries, unsupported_media},
 };
 
 /// Settings that are the same for every model.
@@ -25,7 +25,7 @@ const INFERENCE_SETTINGS: [(&str, &str); 4] = [
     ("stopSequences", "stopSequences"),
 ];
 /// Settings that are fields of the request. All others are the model's own.
-const TOP_LEVEL_SETTINGS: [&str; 3] = ["guardrailConfig", "performanceConfig", "requestMetadata"];
+const TOP_LEVEL_SETTINGS: [&str; 4] = ["guardrailConfig", "outputConfig", "performanceConfig", "requestMetadata"];
 /// Maximum characters of the id of a call.
 const MAX_ID: usize = 64;
 /// Formats of images and documents, by their MIME types.
@@ -71,9 +71,16 @@ pub(super) fn body(
     if !others.is_empty() {
         body.insert("additionalModelRequestFields".into(), others.into());
     }
+    let (schema, words) = json_output(request, endpoint.is_custom);
+    if let Some(schema) = schema
+        && let Some(config) = body.entry("outputConfig").or_insert_with(|| json!({})).as_object_mut()
+    {
+        let structure = json!({ "jsonSchema": { "name": "output", "schema": schema.to_string() } });
+        config.insert("textFormat".into(), json!({ "type": "json_schema", "structure": structure }));
+    }
     // The API has no setting for no call at all.
     let no_call = choice.words().filter(|_| choice == CallChoice::None);
-    let words: Vec<_> = request.output.as_ref().map(json_instruction).into_iter().chain(no_call).collect();
+    let words: Vec<_> = words.into_iter().chain(no_call).collect();
     if let Some(system) = instructions(request, (!words.is_empty()).then(|| words.join("\n\n"))) {
         let blocks: Vec<_> = [json!({ "text": system })].into_iter().chain(point.clone()).collect();
         body.insert("system".into(), blocks.into());

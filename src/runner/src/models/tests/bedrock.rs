@@ -171,6 +171,10 @@ async fn a_request_with_everything() {
             }}]},
             "inferenceConfig": {"temperature": 0.5, "maxTokens": 100, "topP": 0.9, "stopSequences": ["END"]},
             "additionalModelRequestFields": {"top_k": 40, "seed": 7},
+            "outputConfig": {"textFormat": {
+                "type": "json_schema",
+                "structure": {"jsonSchema": {"name": "output", "schema": "{\"type\":\"object\"}"}},
+            }},
         })
     );
 }
