@@ -13,7 +13,7 @@ use crate::models::{
     calls::object_or_empty,
     choice::CallChoice,
     endpoint::ModelEndpoint,
-    error::ModelError,
+    error::{ModelError, ModelErrorKind},
     transcript::{Media, TranscriptEntry, instructions, json_output, transcript_entries, unsupported_media},
 };
 
@@ -26,6 +26,8 @@ const INFERENCE_SETTINGS: [(&str, &str); 4] = [
 ];
 /// Settings that are fields of the request. All others are the model's own.
 const TOP_LEVEL_SETTINGS: [&str; 4] = ["guardrailConfig", "outputConfig", "performanceConfig", "requestMetadata"];
+/// Field of the request with the settings that are the model's own. A config may write it out.
+const OWN_SETTINGS: &str = "additionalModelRequestFields";
 /// Maximum characters of the id of a call.
 const MAX_ID: usize = 64;
 /// Formats of images and documents, by their MIME types.
@@ -67,9 +69,15 @@ pub(super) fn body(
     if !inference.is_empty() {
         body.insert("inferenceConfig".into(), inference.into());
     }
-    let others = generation.into_values(&[("topK", "top_k")], false);
+    let written_out = generation.remove(OWN_SETTINGS);
+    let mut others = generation.into_values(&[("topK", "top_k")], false);
+    match written_out {
+        None => {}
+        Some(Value::Object(settings)) => others.extend(settings),
+        Some(_) => return Err(ModelError::new(ModelErrorKind::BadRequest, format!("{OWN_SETTINGS} is no object"))),
+    }
     if !others.is_empty() {
-        body.insert("additionalModelRequestFields".into(), others.into());
+        body.insert(OWN_SETTINGS.into(), others.into());
     }
     let (schema, words) = json_output(request, endpoint.is_custom);
     if let Some(schema) = schema
