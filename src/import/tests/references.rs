@@ -145,6 +145,28 @@ async fn no_call_that_kagent_asks_for_is_made_unasked_however_many_there_are() {
 }
 
 #[test]
+fn an_agent_in_a_sandbox_is_an_agent_and_a_schedule_is_lost() {
+    let own = json!({ "systemMessage": "x", "modelConfig": "m" });
+    let text = [
+        agent("a", &json!({ "modelConfig": "m", "tools": [{ "agent": { "kind": "SandboxAgent", "name": "box" } }] })),
+        agent("box", &own),
+        thing(KAGENT, "SandboxAgent", "box", &json!({ "declarative": own })),
+        thing(KAGENT, "SandboxAgent", "empty", &json!({ "type": "Declarative" })),
+        thing(KAGENT, "ScheduledRun", "nightly", &json!({ "schedule": "@daily", "prompt": "x" })),
+    ]
+    .join("\n---\n");
+    let made = imported(&text);
+    assert_eq!(object(&made, "Agent", "box-2")["spec"]["systemPrompt"], "x", "both are agents of ours");
+    assert_eq!(object(&made, "Tool", "ask-box-2")["spec"]["agentRef"], json!({ "name": "box-2" }));
+    let losses: Vec<_> = lines(&made).into_iter().filter(|line| line.starts_with("loss")).collect();
+    let expected = [
+        "loss SandboxAgent n/box: runs in no sandbox of its own",
+        "loss ScheduledRun n/nightly: no schedules: let a CronJob send the prompt to the agent",
+    ];
+    assert_eq!(losses, expected);
+}
+
+#[test]
 fn what_refers_to_an_object_that_is_left_out_says_so() {
     let flow = json!({
         "prompts": [{ "promptRef": { "name": "blank" } }, { "name": "blank" }],
