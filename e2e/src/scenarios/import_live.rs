@@ -28,10 +28,12 @@ const DEFINED: Duration = Duration::from_secs(120);
 type DefinedKind = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
 /// Kinds of these sources.
-const KINDS: [DefinedKind; 17] = [
+const KINDS: [DefinedKind; 19] = [
     ("kagent.dev", "ModelConfig", "modelconfigs", &["v1alpha2", "v1alpha1"]),
     ("kagent.dev", "ModelProviderConfig", "modelproviderconfigs", &["v1alpha2"]),
     ("kagent.dev", "Agent", "agents", &["v1alpha2", "v1alpha1"]),
+    ("kagent.dev", "SandboxAgent", "sandboxagents", &["v1alpha2"]),
+    ("kagent.dev", "ScheduledRun", "scheduledruns", &["v1alpha2"]),
     ("kagent.dev", "RemoteMCPServer", "remotemcpservers", &["v1alpha2"]),
     ("kagent.dev", "MCPServer", "mcpservers", &["v1alpha1"]),
     ("kagent.dev", "ToolServer", "toolservers", &["v1alpha1"]),
