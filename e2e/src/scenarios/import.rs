@@ -20,14 +20,14 @@ const FIXTURES: [&str; 5] = ["kagent", "kagent-v1alpha1", "genkit", "krypton", "
 const NAMESPACES: [&str; 5] = ["shop", "lab", "desk", "zoo", "office"];
 
 /// Runs `recif import` on a text.
-async fn import(ns: &Namespace, arguments: &[&str], text: String) -> Result<ProcessOutput> {
+pub(super) async fn import(ns: &Namespace, arguments: &[&str], text: String) -> Result<ProcessOutput> {
     let mut command = ns.env.recif_command();
     command.arg("import").args(arguments);
     run_to_exit(command, Some(text)).await
 }
 
 /// Returns a fixture whose objects are in the namespace of the scenario.
-fn fixture(ns: &Namespace, name: &str) -> Result<String> {
+pub(super) fn fixture(ns: &Namespace, name: &str) -> Result<String> {
     let path = ns.env.file(&format!("src/import/tests/fixtures/{name}.yaml"));
     let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
     let here = format!("namespace: {}", ns.name);

@@ -36,6 +36,7 @@ mod gateway_root;
 mod identity;
 mod images;
 mod import;
+mod import_live;
 mod kubectl;
 mod limits;
 mod loops;
@@ -135,6 +136,7 @@ const THEMES: &[&[Scenario]] = &[
     environment::ALONE,
     traces::ALONE,
     identity::ALONE,
+    import_live::ALONE,
     doctor::ALONE,
     doctor_remedies::ALONE,
     faults::SCENARIOS,

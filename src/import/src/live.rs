@@ -26,6 +26,8 @@ pub fn listed_kinds(source: Source) -> Vec<ListedKind> {
             ("ModelConfig", "modelconfigs"),
             ("ModelProviderConfig", "modelproviderconfigs"),
             ("Agent", "agents"),
+            ("SandboxAgent", "sandboxagents"),
+            ("ScheduledRun", "scheduledruns"),
             ("RemoteMCPServer", "remotemcpservers"),
             ("MCPServer", "mcpservers"),
             ("ToolServer", "toolservers"),

@@ -226,3 +226,60 @@ fn the_domains_of_a_sandbox_are_egress() {
     assert_eq!(found["spec"]["egress"], json!(["api.example.com", "*.example.org"]));
     assert_reported(&spec(&[]), &["loss Agent n/a spec.sandbox: no network sandbox"]);
 }
+
+#[test]
+fn a_model_of_a_newer_kagent_keeps_its_settings() {
+    const KAGENT: &str = "kagent.dev/v1alpha2";
+    let own = json!({ "thinking": { "type": "enabled", "budget_tokens": 16000 } });
+    let bedrock = json!({
+        "region": "eu-central-1",
+        "additionalModelRequestFields": own,
+        "promptCaching": true,
+        "cacheTTL": "1h",
+    });
+    let spec = json!({ "provider": "Bedrock", "model": "m", "bedrock": bedrock });
+    let made = imported(&thing(KAGENT, "ModelConfig", "m", &spec));
+    let config = json!({ "additionalModelRequestFields": own, "cache": "1h" });
+    assert_eq!(object(&made, "Model", "m")["spec"]["defaultConfig"], config);
+    assert_eq!(lines(&made), Vec::<String>::new());
+
+    let foundry = json!({ "endpointFrom": { "name": "azure", "key": "url" }, "deployment": "blue" });
+    let spec = json!({ "provider": "Foundry", "model": "gpt", "foundry": foundry });
+    let model = thing(KAGENT, "ModelConfig", "m", &spec);
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "azure", "namespace": "n" },
+        "data": { "url": "https://x.example.com\n" } });
+    let both = [map.to_string(), model.clone()].join("\n---\n");
+    let made = imported(&both);
+    let plugin = json!({
+        "type": "azure-openai",
+        "extraConfig": { "baseUrl": "https://x.example.com", "apiVersion": "2024-10-21" },
+    });
+    assert_eq!(object(&made, "PluginConfig", "m")["spec"], plugin);
+    assert_eq!(object(&made, "Model", "m")["spec"]["model"], "blue");
+    let field = "ModelConfig n/m spec.foundry.endpointFrom";
+    let fixed = format!("change {field}: is fixed text now; edits of ConfigMap n/azure no longer reach it");
+    assert_reported(&both, &[&fixed]);
+    let absent = format!("todo {field}: no key url of ConfigMap n/azure is in the input: set extraConfig.baseUrl");
+    assert_reported(&model, &[&absent]);
+}
+
+#[test]
+fn the_key_of_an_account_is_sent_to_no_model() {
+    const KAGENT: &str = "kagent.dev/v1alpha2";
+    let account = json!({ "audience": "https://x.example.com" });
+    let exchange = json!({ "type": "GDCHServiceAccount", "gdchServiceAccount": account });
+    let spec = json!({
+        "provider": "OpenAI",
+        "model": "m",
+        "apiKeySecret": "account",
+        "apiKeySecretKey": "json",
+        "openAI": { "baseUrl": "https://x.example.com/v1", "tokenExchange": exchange },
+    });
+    let text = thing(KAGENT, "ModelConfig", "m", &spec);
+    assert_eq!(object(&imported(&text), "PluginConfig", "m")["spec"]["credentialsRef"], Value::Null);
+    let lost = "tokens are not fetched by exchange; put one into a Secret and credentialsRef";
+    assert_reported(&text, &[&format!("loss ModelConfig n/m spec.openAI.tokenExchange: {lost}")]);
+    let spec = json!({ "provider": "SAPAICore", "model": "m" });
+    let lost = "loss ModelConfig n/m: left out: Récif's runtime does not speak the protocol of SAP AI Core";
+    assert_reported(&thing(KAGENT, "ModelConfig", "m", &spec), &[lost]);
+}

@@ -90,19 +90,80 @@ fn a_template_in_a_secret_has_one_line() {
     assert_eq!(lines_of(&text, field), [line]);
 }
 
-#[test]
-fn a_server_of_which_every_tool_needs_approval_is_to_be_added() {
-    let ask = "set approval: {when: Always, tools: [c]} to ask";
-    let tool = |names: Value| {
-        let server = json!({ "kind": "RemoteMCPServer", "name": "r", "toolNames": names, "requireApproval": ["c"] });
-        agent("a", &json!({ "tools": [{ "mcpServer": server }] }))
+#[tokio::test]
+async fn calls_that_kagent_asks_for_wait_for_a_person() {
+    let server = |fields: Value| {
+        let mut server = json!({ "kind": "RemoteMCPServer", "name": "r" });
+        server.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({ "mcpServer": server })
     };
-    let start = "loss Agent n/a spec.declarative.tools[0].mcpServer.requireApproval: c needs approval and is left out;";
-    let all = tool(json!(["c"]));
-    assert_eq!(object(&imported(&all), "Agent", "a")["spec"]["toolServers"], Value::Null);
-    assert_reported(&all, &[&format!("{start} add RemoteMCPServer r to toolServers, and {ask}")]);
-    let one = tool(json!(["c", "d"]));
-    assert_reported(&one, &[&format!("{start} take it out of exclude, and {ask}")]);
+    let asks = |tools: &[Value], replicas: u32| {
+        agent("a", &json!({ "modelConfig": "m", "tools": tools, "deployment": { "replicas": replicas } }))
+    };
+    let field = "Agent n/a spec.declarative.tools[0].mcpServer.requireApproval";
+    let is_approval = "is approval now: a call waits 1h, then it is refused; approval.timeout may be up to 168h";
+    let some = asks(&[server(json!({ "toolNames": ["c", "d"], "requireApproval": ["c", "x", "c"] }))], 1);
+    let made = imported(&some);
+    let entry = json!({
+        "kind": "RemoteMCPServer",
+        "name": "r",
+        "include": ["c", "d"],
+        "approval": { "tools": ["c"], "when": "Always" },
+    });
+    assert_eq!(object(&made, "Agent", "a")["spec"]["toolServers"], json!([entry]));
+    assert_eq!(refusals(&made).await, Vec::<String>::new());
+    assert_eq!(lines_of(&some, field), [format!("change {field}: x is not in toolNames; {is_approval}")]);
+    let replicas = "todo Agent n/a spec.declarative.deployment.replicas: a tool asks a person, and several Pods wait for \
+                    the answer in a database alone: set storage to postgresql, or replicas to 1";
+    assert_eq!(lines_of(&some, "replicas"), Vec::<String>::new());
+    let joined = asks(&[server(json!({ "requireApproval": ["c"] })), server(json!({ "toolNames": ["d"] }))], 2);
+    let approval = json!({ "tools": ["c"], "when": "Always" });
+    let servers = json!([{ "kind": "RemoteMCPServer", "name": "r", "approval": approval }]);
+    assert_eq!(object(&imported(&joined), "Agent", "a")["spec"]["toolServers"], servers);
+    assert_reported(&joined, &[&format!("change {field}: {is_approval}"), replicas]);
+}
+
+#[tokio::test]
+async fn no_call_that_kagent_asks_for_is_made_unasked_however_many_there_are() {
+    let names: Vec<_> = (0..65).map(|number| format!("t{number}")).collect();
+    let servers = |fields: Value| {
+        let mut server = json!({ "kind": "RemoteMCPServer", "name": "r", "requireApproval": names });
+        server.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let imported = imported(&agent("a", &json!({ "modelConfig": "m", "tools": [{ "mcpServer": server }] })));
+        (object(&imported, "Agent", "a")["spec"]["toolServers"].clone(), imported)
+    };
+    let (all, imported) = servers(json!({}));
+    assert_eq!(all, json!([{ "kind": "RemoteMCPServer", "name": "r", "approval": { "when": "Always" } }]));
+    let line = "change Agent n/a spec.declarative.tools: more than 64 tools of r need approval: all of them ask";
+    assert!(lines(&imported).contains(&line.to_owned()), "{:#?}", lines(&imported));
+    let (named, imported) = servers(json!({ "toolNames": names }));
+    for entry in named.as_array().unwrap() {
+        assert_eq!(entry["approval"]["tools"], entry["include"]);
+    }
+    assert_eq!(named.as_array().unwrap().len(), 2);
+    assert_eq!(refusals(&imported).await, Vec::<String>::new());
+}
+
+#[test]
+fn an_agent_in_a_sandbox_is_an_agent_and_a_schedule_is_lost() {
+    let own = json!({ "systemMessage": "x", "modelConfig": "m" });
+    let text = [
+        agent("a", &json!({ "modelConfig": "m", "tools": [{ "agent": { "kind": "SandboxAgent", "name": "box" } }] })),
+        agent("box", &own),
+        thing(KAGENT, "SandboxAgent", "box", &json!({ "declarative": own })),
+        thing(KAGENT, "SandboxAgent", "empty", &json!({ "type": "Declarative" })),
+        thing(KAGENT, "ScheduledRun", "nightly", &json!({ "schedule": "@daily", "prompt": "x" })),
+    ]
+    .join("\n---\n");
+    let made = imported(&text);
+    assert_eq!(object(&made, "Agent", "box-2")["spec"]["systemPrompt"], "x", "both are agents of ours");
+    assert_eq!(object(&made, "Tool", "ask-box-2")["spec"]["agentRef"], json!({ "name": "box-2" }));
+    let losses: Vec<_> = lines(&made).into_iter().filter(|line| line.starts_with("loss")).collect();
+    let expected = [
+        "loss SandboxAgent n/box: runs in no sandbox of its own",
+        "loss ScheduledRun n/nightly: no schedules: let a CronJob send the prompt to the agent",
+    ];
+    assert_eq!(losses, expected);
 }
 
 #[test]

@@ -74,6 +74,8 @@ def arguments(lane, request):
         found["extra_body"] = extra
     life = LIVES.get(config.get("cache"))
     words = None if request["output"] is None else json_words(request["output"])
+    if schema := request["output"]:
+        found["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     if system := instructions(request, words):
         found["system"] = [{"type": "text", "text": system, "cache_control": life}] if life else system
     found["messages"] = messages(request)

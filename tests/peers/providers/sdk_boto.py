@@ -112,6 +112,9 @@ def arguments(lane, request):
         found["additionalModelRequestFields"] = {"top_k": config["topK"]}
     choice = choice_of(request)
     words = None if request["output"] is None else json_words(request["output"])
+    if schema := request["output"]:
+        definition = {"name": "output", "schema": json.dumps(schema, separators=(",", ":"))}
+        found["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": definition}}}
     # The API has no setting for no call at all.
     none = "Do not call a tool." if choice == "none" else None
     if system := instructions(request, words, none):

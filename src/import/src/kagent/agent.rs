@@ -135,7 +135,9 @@ fn declarative(
     let variables = variables(subject, spec, part, ours);
     let texts = variables.0.iter().map(|(name, text)| (*name, text.as_str())).collect();
     prompt::take(subject, part, ours, &Variables { texts, lists: variables.1 });
-    ParsedTools::read(subject, part).set(subject, &part.path("tools"), ours);
+    let tools = ParsedTools::read(subject, part);
+    let asks = tools.ask();
+    tools.set(subject, &part.path("tools"), ours);
     set(ours, "card", card::card(subject, part));
     if part.flag("executeCodeBlocks") {
         subject.notes.loss(&part.path("executeCodeBlocks"), "code in answers is not run");
@@ -147,7 +149,13 @@ fn declarative(
             subject.notes.loss(&part.path(key), text);
         }
     }
-    deployment::take(subject, &part.part("deployment"), ours, overlay, &from_model);
+    let deployment = part.part("deployment");
+    deployment::take(subject, &deployment, ours, overlay, &from_model);
+    if asks && ours.get("replicas").and_then(Value::as_i64).is_some_and(|replicas| replicas > 1) {
+        let text = "a tool asks a person, and several Pods wait for the answer in a database alone: set storage to \
+                    postgresql, or replicas to 1";
+        subject.notes.todo(&deployment.path("replicas"), text);
+    }
 }
 
 type Texts = Vec<(&'static str, String)>;

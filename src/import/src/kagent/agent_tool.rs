@@ -16,9 +16,8 @@ use crate::{
 pub(super) fn tool(subject: &Subject<'_>, tool: &Fields<'_>, agent: &Fields<'_>) -> Option<String> {
     let field = agent.own_path();
     let name = agent.text("name").or(agent.has("ref").then(|| agent.text("ref")).flatten());
-    for key in ["apiGroup", "kind"] {
-        agent.text(key);
-    }
+    agent.text("apiGroup");
+    let kind = if agent.text("kind") == Some("SandboxAgent") { "SandboxAgent" } else { "Agent" };
     let (given, here) = (agent.text("namespace"), subject.namespace());
     let Some(name) = name else {
         tool.value("headersFrom");
@@ -26,12 +25,12 @@ pub(super) fn tool(subject: &Subject<'_>, tool: &Fields<'_>, agent: &Fields<'_>)
         return None;
     };
     let (namespace, name) = split_reference(name, given.unwrap_or(here));
-    let target = subject.world.name_of(Source::Kagent, "Agent", "Agent", namespace, name);
-    if subject.world.find(Source::Kagent, "Agent", namespace, name).is_none() {
-        subject.missing(field, "Agent", namespace, name);
+    let target = subject.world.name_of(Source::Kagent, kind, "Agent", namespace, name);
+    if subject.world.find(Source::Kagent, kind, namespace, name).is_none() {
+        subject.missing(field, kind, namespace, name);
     } else {
         let to = ("Agent".to_owned(), namespace.to_owned(), target.clone());
-        subject.refers(field, shown("Agent", namespace, name), to);
+        subject.refers(field, shown(kind, namespace, name), to);
     }
     let mut asked = json!({ "name": target });
     let wanted = if namespace == here {

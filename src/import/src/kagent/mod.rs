@@ -26,7 +26,7 @@ pub(crate) fn targets(object: &Value) -> &'static [&'static str] {
     match object["kind"].as_str() {
         Some("ModelConfig") => &["PluginConfig", "Model"],
         Some("ModelProviderConfig") => &["PluginConfig"],
-        Some("Agent") => &["Agent"],
+        Some("Agent" | "SandboxAgent") => &["Agent"],
         Some("RemoteMCPServer") => &["RemoteMCPServer"],
         Some("MCPServer") => &["MCPServer"],
         Some("ToolServer") if tool_server::is_stdio(object) => &["MCPServer"],
@@ -41,6 +41,13 @@ pub(crate) fn convert(subject: &Subject<'_>) {
         "ModelConfig" => model_config::convert(subject),
         "ModelProviderConfig" => model_config::convert_provider(subject),
         "Agent" => agent::convert(subject),
+        "SandboxAgent" => {
+            agent::convert(subject);
+            if !subject.made().is_empty() {
+                subject.notes.loss("", "runs in no sandbox of its own");
+            }
+        }
+        "ScheduledRun" => subject.notes.loss("", "no schedules: let a CronJob send the prompt to the agent"),
         "RemoteMCPServer" => remote_server::convert(subject),
         "MCPServer" => mcp_server::convert(subject),
         "ToolServer" => tool_server::convert(subject),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     is_first_api,
-    provider_settings::{ProviderSettings, key_field},
+    provider_settings::{FOUNDRY, ProviderSettings, key_field},
     split_reference, tls,
 };
 use crate::{
@@ -17,12 +17,13 @@ use crate::{
 /// Provider of kagent: its name, the type of our PluginConfig, and the block with its settings.
 type Provider = (&'static str, &'static str, &'static str);
 
-const PROVIDERS: [Provider; 8] = [
+const PROVIDERS: [Provider; 9] = [
     ("OpenAI", "openai", "openAI"),
     ("Anthropic", "anthropic", "anthropic"),
     ("Gemini", "gemini", "gemini"),
     ("Ollama", "ollama", "ollama"),
     ("AzureOpenAI", "azure-openai", "azureOpenAI"),
+    ("Foundry", "azure-openai", FOUNDRY),
     ("Bedrock", "bedrock", "bedrock"),
     ("GeminiVertexAI", "gemini-vertex", "geminiVertexAI"),
     ("AnthropicVertexAI", "anthropic-vertex", "anthropicVertexAI"),
@@ -80,6 +81,9 @@ pub(super) fn convert_provider(subject: &Subject<'_>) {
 fn provider(subject: &Subject<'_>, field: &str, name: &str) -> Option<Provider> {
     let found = PROVIDERS.into_iter().find(|(known, ..)| *known == name);
     match found {
+        None if name == "SAPAICore" => {
+            subject.notes.loss("", "left out: Récif's runtime does not speak the protocol of SAP AI Core");
+        }
         None => subject.notes.skip("", format!("kagent has no provider {name:?}")),
         Some((_, type_, _)) => crate::env::tell_provider(subject, field, type_),
     }
@@ -139,7 +143,7 @@ pub(super) fn specs(subject: &Subject<'_>) -> Option<ModelSpecs> {
     let authority = settings.plugin.get("tls").and_then(|tls| tls["caSecretRef"]["name"].as_str());
     let secrets = [key.map(|name| place(home, name)), authority.map(|name| place(here, name))];
     let secrets = secrets.into_iter().flatten().collect();
-    let ProviderSettings { config, extra, mut plugin, mut headers } = settings;
+    let ProviderSettings { config, extra, mut plugin, mut headers, .. } = settings;
     headers::clip(subject, "spec.defaultHeaders", &mut headers, headers::MOST);
     set_list(&mut plugin, "headersFrom", headers);
     set(&mut plugin, "extraConfig", Some(extra).filter(|extra| !extra.is_empty()));

@@ -7,9 +7,15 @@ use crate::{
     env::set,
     fields::Fields,
     headers::{self, Receiver},
+    input::place,
     period,
     subject::Subject,
 };
+
+/// Block of a ModelConfig with the settings of Azure AI Foundry.
+pub(super) const FOUNDRY: &str = "foundry";
+/// Version of Foundry's API that kagent takes where none is given.
+const FOUNDRY_VERSION: &str = "2024-10-21";
 
 /// Returns the field that names the Secret with the key.
 pub(super) fn key_field(subject: &Subject<'_>) -> &'static str {
@@ -25,6 +31,8 @@ pub(super) struct ProviderSettings {
     pub(super) extra: Map<String, Value>,
     pub(super) plugin: Map<String, Value>,
     pub(super) headers: Vec<Value>,
+    /// Set if the Secret holds no key, but what kagent exchanges for tokens.
+    is_exchanged: bool,
 }
 
 impl ProviderSettings {
@@ -39,6 +47,9 @@ impl ProviderSettings {
 
     /// Reads the block of the provider. Returns the name of a deployment that stands for the model.
     pub(super) fn take<'f>(&mut self, subject: &Subject<'_>, type_: &str, part: &Fields<'f>) -> Option<&'f str> {
+        if part.own_path().ends_with(FOUNDRY) {
+            return self.foundry(subject, part);
+        }
         let generation: &[&str] = match type_ {
             "openai" => {
                 &["temperature", "topP", "maxTokens", "frequencyPenalty", "presencePenalty", "seed", "reasoningEffort"]
@@ -67,6 +78,12 @@ impl ProviderSettings {
                 if let Some(organization) = part.text("organization") {
                     self.header(subject, &part.path("organization"), "OpenAI-Organization", organization);
                 }
+                if part.value("tokenExchange").is_some() {
+                    // The Secret has the key of an account, which no server of models may get.
+                    self.is_exchanged = true;
+                    let text = "tokens are not fetched by exchange; put one into a Secret and credentialsRef";
+                    subject.notes.loss(&part.path("tokenExchange"), text);
+                }
                 if part.int("n").is_some_and(|count| count > 1) {
                     subject.notes.loss(&part.path("n"), "one answer is read");
                 }
@@ -94,7 +111,13 @@ impl ProviderSettings {
                 }
                 self.ollama_options(part);
             }
-            "bedrock" => set(&mut self.plugin, "region", part.text("region")),
+            "bedrock" => {
+                set(&mut self.plugin, "region", part.text("region"));
+                let own = part.value("additionalModelRequestFields").filter(|own| own.is_object());
+                set(&mut self.config, "additionalModelRequestFields", own.cloned());
+                let life = part.text("cacheTTL").unwrap_or("5m");
+                set(&mut self.config, "cache", part.flag("promptCaching").then_some(life));
+            }
             "gemini-vertex" | "anthropic-vertex" => {
                 self.extra_text(part, "projectID", "projectId");
                 set(&mut self.plugin, "region", part.text("location"));
@@ -102,6 +125,21 @@ impl ProviderSettings {
             _ => {}
         }
         None
+    }
+
+    /// Reads the block of Foundry, and returns the name of the deployment.
+    fn foundry<'f>(&mut self, subject: &Subject<'_>, part: &Fields<'f>) -> Option<&'f str> {
+        let from = part.part("endpointFrom");
+        from.value("optional");
+        let named = from.text("name").zip(from.text("key"));
+        let endpoint = match (part.text("endpoint"), named) {
+            (Some(text), _) => Some(text.to_owned()),
+            (None, Some((map, key))) => endpoint_in(subject, &from, map, key),
+            (None, None) => None,
+        };
+        set(&mut self.extra, "baseUrl", endpoint);
+        set(&mut self.extra, "apiVersion", Some(part.text("apiVersion").unwrap_or(FOUNDRY_VERSION)));
+        part.text("deployment")
     }
 
     fn extra_text(&mut self, part: &Fields<'_>, key: &str, target: &str) {
@@ -159,7 +197,7 @@ impl ProviderSettings {
     pub(super) fn credentials(&mut self, subject: &Subject<'_>, type_: &str, spec: &Fields<'_>) {
         let field = key_field(subject);
         let path = spec.path(field);
-        let (secret, key) = (spec.text(field), spec.text("apiKeySecretKey"));
+        let (secret, key) = (spec.text(field).filter(|_| !self.is_exchanged), spec.text("apiKeySecretKey"));
         if let Some(secret) = secret {
             let (namespace, name) = split_reference(secret, subject.namespace());
             if namespace == subject.namespace() {
@@ -186,6 +224,23 @@ impl ProviderSettings {
             }
         }
     }
+}
+
+/// Returns the address that a ConfigMap holds now.
+fn endpoint_in(subject: &Subject<'_>, from: &Fields<'_>, map: &str, key: &str) -> Option<String> {
+    let shown = format!("ConfigMap {}", place(subject.namespace(), map));
+    let text = subject.world.config_text(subject.namespace(), map, key).map(|text| text.trim().to_owned());
+    match text {
+        Some(_) => {
+            let text = format!("is fixed text now; edits of {shown} no longer reach it");
+            subject.notes.change(from.own_path(), text);
+        }
+        None => {
+            let text = format!("no key {key} of {shown} is in the input: set extraConfig.baseUrl");
+            subject.notes.todo(from.own_path(), text);
+        }
+    }
+    text
 }
 
 /// Parses a number of JSON.

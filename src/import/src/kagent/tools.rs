@@ -1,5 +1,6 @@
 //! Tools of an agent: those of servers become `toolServers`, agents become Tools.
 
+use crds::approval::ALWAYS;
 use serde_json::{Map, Value};
 
 use super::{agent_tool, mcp_server, service, split_reference, tool_server};
@@ -14,7 +15,7 @@ use crate::{
 
 /// Most entries of `toolServers`.
 const MOST_SERVERS: usize = 32;
-/// Most names in `include` and in `exclude`.
+/// Most names in `include` and in `approval.tools`.
 const MOST_NAMES: usize = 64;
 
 /// Tools of an agent.
@@ -35,8 +36,8 @@ struct Server {
     forwarded: Vec<String>,
     /// Names of tools; empty: all.
     include: Vec<String>,
-    /// Names of tools that need approval, each with the field that says so.
-    exclude: Vec<(String, String)>,
+    /// Names of tools whose calls wait for a person.
+    asking: Vec<String>,
 }
 
 /// Returns the names of the tools that an agent of kagent lists.
@@ -73,30 +74,18 @@ impl ParsedTools {
         tools
     }
 
+    /// Reports whether calls of a tool wait for a person.
+    pub(super) fn ask(&self) -> bool {
+        self.servers.iter().any(|server| !server.asking.is_empty())
+    }
+
     /// Sets `toolServers` and `tools`.
     pub(super) fn set(self, subject: &Subject<'_>, field: &str, ours: &mut Map<String, Value>) {
-        let mut entries = Vec::new();
-        for server in &self.servers {
-            let made = server.entries();
-            let is_there = made.as_ref().is_some_and(|entries| !entries.is_empty());
-            for (tool, field) in &server.exclude {
-                // Our `approval` needs a database or a single replica: whether an agent can have it is for its author to say.
-                let remedy = if is_there {
-                    "take it out of exclude".to_owned()
-                } else {
-                    format!("add {} {} to toolServers", server.kind, server.name)
-                };
-                let ask = format!("set approval: {{when: Always, tools: [{tool}]}} to ask");
-                subject.notes.loss(field, format!("{tool} needs approval and is left out; {remedy}, and {ask}"));
-            }
-            match made {
-                Some(more) => entries.extend(more),
-                None => {
-                    let text = format!("more than {MOST_NAMES} tools of {} need approval; it is left out", server.name);
-                    subject.notes.loss(field, text);
-                }
-            }
+        for server in self.servers.iter().filter(|server| server.asks_for_all()) {
+            let text = format!("more than {MOST_NAMES} tools of {} need approval: all of them ask", server.name);
+            subject.notes.change(field, text);
         }
+        let mut entries: Vec<_> = self.servers.iter().flat_map(Server::entries).collect();
         if entries.len() > MOST_SERVERS {
             subject.notes.loss(field, format!("at most {MOST_SERVERS} servers; the others are left out"));
             entries.truncate(MOST_SERVERS);
@@ -109,12 +98,20 @@ impl ParsedTools {
         let field = part.own_path();
         part.text("apiGroup");
         let include: Vec<String> = part.texts("toolNames").into_iter().map(str::to_owned).collect();
-        let excluded = part.path("requireApproval");
-        let exclude =
-            part.texts("requireApproval").into_iter().map(|tool| (tool.to_owned(), excluded.clone())).collect();
+        let asking = once(part.texts("requireApproval").into_iter().filter(|tool| {
+            let is_taken = include.is_empty() || include.iter().any(|name| name == tool);
+            if !is_taken && !tool.is_empty() {
+                subject.notes.skip(&part.path("requireApproval"), format!("{tool} is not in toolNames"));
+            }
+            is_taken
+        }));
         let forwarded = headers::forwarded(subject, part, "allowedHeaders");
         let Some(Found { kind, namespace, name, object }) = found(subject, part) else { return };
-        let server = Server { kind, namespace, name, headers, forwarded, include, exclude };
+        if !asking.is_empty() {
+            let text = "is approval now: a call waits 1h, then it is refused; approval.timeout may be up to 168h";
+            subject.notes.change(&part.path("requireApproval"), text);
+        }
+        let server = Server { kind, namespace, name, headers, forwarded, include, asking };
         let is_same = |known: &Server| {
             (known.kind, &known.namespace, &known.name, &known.headers, &known.forwarded)
                 == (server.kind, &server.namespace, &server.name, &server.headers, &server.forwarded)
@@ -137,24 +134,17 @@ impl Server {
         } else {
             self.include.extend(other.include);
         }
-        self.exclude.extend(other.exclude);
+        self.asking.extend(other.asking);
     }
 
-    /// Returns the entries for the server: several if it has more names than one takes, and none if nothing of it may be
-    /// called. `None` if what must not be called is more than an entry can name.
-    fn entries(&self) -> Option<Vec<Value>> {
-        let excluded: Vec<String> = self.exclude.iter().map(|(tool, _)| tool.clone()).collect();
-        let (mut include, mut exclude) = (once(&self.include), once(&excluded));
-        if !include.is_empty() && include.iter().all(|name| exclude.contains(name)) {
-            return Some(Vec::new());
-        }
-        if exclude.len() > MOST_NAMES {
-            if include.is_empty() {
-                return None;
-            }
-            include.retain(|name| !exclude.contains(name));
-            exclude.clear();
-        }
+    /// Reports whether each tool asks, because those that need it are more than an entry can name.
+    fn asks_for_all(&self) -> bool {
+        once(&self.include).is_empty() && once(&self.asking).len() > MOST_NAMES
+    }
+
+    /// Returns the entries for the server: several if it has more names than one takes.
+    fn entries(&self) -> Vec<Value> {
+        let (include, asking) = (once(&self.include), once(&self.asking));
         let parts: Vec<&[String]> = if include.is_empty() { vec![&[]] } else { include.chunks(MOST_NAMES).collect() };
         let entry = |include: &[String]| {
             let mut entry = Map::new();
@@ -163,21 +153,31 @@ impl Server {
             set(&mut entry, "name", Some(self.name.clone()));
             let texts = |names: &[String]| names.iter().cloned().map(Value::from).collect();
             set_list(&mut entry, "include", texts(include));
-            set_list(&mut entry, "exclude", texts(&exclude));
             set_list(&mut entry, "headersFrom", self.headers.clone());
             set_list(&mut entry, "forwardHeaders", texts(&self.forwarded));
+            let mut asking = asking.clone();
+            asking.retain(|name| include.is_empty() || include.contains(name));
+            if !asking.is_empty() {
+                let mut approval = Map::new();
+                if !self.asks_for_all() {
+                    set_list(&mut approval, "tools", texts(&asking));
+                }
+                set(&mut approval, "when", Some(ALWAYS));
+                set(&mut entry, "approval", Some(approval));
+            }
             Value::Object(entry)
         };
-        Some(parts.into_iter().map(entry).collect())
+        parts.into_iter().map(entry).collect()
     }
 }
 
 /// Returns texts without empty ones, each once.
-fn once(texts: &[String]) -> Vec<String> {
+fn once<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
-    for text in texts.iter().filter(|text| !text.is_empty()) {
-        if !kept.contains(text) {
-            kept.push(text.clone());
+    for text in texts {
+        let text = text.as_ref();
+        if !text.is_empty() && !kept.iter().any(|known| known == text) {
+            kept.push(text.to_owned());
         }
     }
     kept

@@ -105,6 +105,11 @@ impl ModelError {
         Self { is_of_model, status: Some(status.as_u16()), code, ..error }
     }
 
+    /// Reports whether the schema of a request may be the reason why the provider refuses it.
+    pub(super) fn may_be_of_schema(&self) -> bool {
+        self.kind == ModelErrorKind::BadRequest && matches!(self.status, Some(400 | 422)) && self.code.is_none()
+    }
+
     /// Returns the status for a turn whose model failed.
     pub(crate) fn response_status(&self) -> StatusCode {
         match self.kind {

@@ -33,6 +33,7 @@ mod ollama;
 mod openai;
 mod output_limit;
 mod refusal;
+mod refused_schemas;
 mod remote;
 mod request;
 mod stub;

@@ -20,6 +20,8 @@ use super::error::ModelError;
 use super::frames::{self, Frames};
 use super::http::{Http, ProviderRequest, Timeouts, silent};
 use super::refusal;
+use super::refused_schemas::RefusedSchemas;
+use super::transcript::in_words;
 use super::{Chunk, Credentials, Model, ModelRef, ModelRequest};
 use crate::tools::expand;
 
@@ -107,48 +109,39 @@ impl Connection {
 pub(super) struct Remote<P> {
     protocol: Arc<P>,
     connection: Connection,
+    refused: Arc<RefusedSchemas>,
 }
 
 impl<P: Protocol> Remote<P> {
     /// Creates a model that speaks `protocol`.
     pub(super) fn new(protocol: P, connection: Connection) -> Self {
-        Self { protocol: Arc::new(protocol), connection }
+        Self { protocol: Arc::new(protocol), connection, refused: Arc::default() }
     }
 }
 
 impl<P: Protocol> Model for Remote<P> {
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let (protocol, connection) = (self.protocol.clone(), self.connection.clone());
+        let (protocol, connection, refused) = (self.protocol.clone(), self.connection.clone(), self.refused.clone());
         let answer = async move {
-            let Connection { http, headers, passthrough, silence } = connection;
-            if passthrough && request.key.is_none() {
+            if connection.passthrough && request.key.is_none() {
                 return Err(ModelError::no_key());
             }
-            let mut call = protocol.write(&request)?;
-            for (name, value) in &headers {
-                call.headers.insert(name, value.clone());
-            }
-            let trace = request.account.trace().clone();
-            trace.set(SERVER_ADDRESS, call.url.host_str().unwrap_or_default().to_owned());
-            if let Some(port) = call.url.port_or_known_default() {
-                trace.set(SERVER_PORT, port);
-            }
-            if gets_context(&call.url) {
-                call.headers.extend(trace.headers());
-            }
-            let timeouts = Timeouts::new(silence, request.has_fallback);
-            let has_fallback = request.has_fallback;
-            let attempt = || {
-                let answer = begin(&*protocol, &http, &call, timeouts);
-                async move {
-                    if !has_fallback {
-                        return answer.await;
+            let schema = request.output.as_ref().and_then(|output| output.schema.clone());
+            let Some(schema) = schema else { return ask(&*protocol, &connection, &request).await };
+            let is_refused = refused.contains(&schema);
+            if !is_refused {
+                match ask(&*protocol, &connection, &request).await {
+                    Err(error) if error.may_be_of_schema() => {
+                        tracing::debug!("asked again with the schema in words: {error}");
                     }
-                    // Headers and comments are no answer: while another model is left, they do not prolong the wait for one.
-                    tokio::time::timeout(timeouts.first, answer).await.map_err(|_| silent(timeouts.first))?
+                    settled => return settled,
                 }
-            };
-            http.retrying(has_fallback, &trace, attempt).await
+            }
+            let answer = ask(&*protocol, &connection, &in_words(&request)).await?;
+            if !is_refused {
+                refused.add(schema);
+            }
+            Ok(answer)
         };
         stream::once(answer).try_flatten().boxed()
     }
@@ -156,6 +149,40 @@ impl<P: Protocol> Model for Remote<P> {
     fn needs_key(&self) -> bool {
         self.connection.passthrough
     }
+}
+
+/// Sends `request`, again where that may help, and returns its answer once that has begun.
+async fn ask(
+    protocol: &impl Protocol,
+    connection: &Connection,
+    request: &ModelRequest,
+) -> Result<BoxStream<'static, Result<Chunk, ModelError>>, ModelError> {
+    let Connection { http, headers, silence, .. } = connection;
+    let mut call = protocol.write(request)?;
+    for (name, value) in headers {
+        call.headers.insert(name, value.clone());
+    }
+    let trace = request.account.trace().clone();
+    trace.set(SERVER_ADDRESS, call.url.host_str().unwrap_or_default().to_owned());
+    if let Some(port) = call.url.port_or_known_default() {
+        trace.set(SERVER_PORT, port);
+    }
+    if gets_context(&call.url) {
+        call.headers.extend(trace.headers());
+    }
+    let timeouts = Timeouts::new(*silence, request.has_fallback);
+    let has_fallback = request.has_fallback;
+    let attempt = || {
+        let answer = begin(protocol, http, &call, timeouts);
+        async move {
+            if !has_fallback {
+                return answer.await;
+            }
+            // Headers and comments are no answer: while another model is left, they do not prolong the wait for one.
+            tokio::time::timeout(timeouts.first, answer).await.map_err(|_| silent(timeouts.first))?
+        }
+    };
+    http.retrying(has_fallback, &trace, attempt).await
 }
 
 /// Sends `call` and waits for the first chunk, so that a failure before it can be retried.

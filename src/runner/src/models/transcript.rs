@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::{
     Message, ModelRequest, OutputFormat, ToolCall,
     error::{ModelError, ModelErrorKind},
@@ -89,6 +91,22 @@ pub(super) fn json_instruction(output: &OutputFormat) -> String {
         text.push_str(&format!(" It must conform to this JSON Schema:\n{schema}"));
     }
     text
+}
+
+/// Returns the schema for the provider's setting, and the instruction to answer with JSON, for a provider whose setting takes
+/// nothing but a schema. `is_custom`: another server is asked, which may not know the setting, so that it gets both.
+pub(super) fn json_output(request: &ModelRequest, is_custom: bool) -> (Option<&Value>, Option<String>) {
+    let Some(output) = &request.output else { return (None, None) };
+    let schema = output.schema.as_ref().filter(|schema| schema.is_object());
+    (schema, (is_custom || schema.is_none()).then(|| json_instruction(output)))
+}
+
+/// Returns the request with what it says about JSON in its instructions, for a model that takes it nowhere else.
+pub(super) fn in_words(request: &ModelRequest) -> ModelRequest {
+    let words = request.output.as_ref().map(json_instruction);
+    let texts = request.system.as_deref().into_iter().chain(words.as_deref()).filter(|text| !text.is_empty());
+    let system = texts.collect::<Vec<_>>().join("\n\n");
+    ModelRequest { system: Some(system.into()), output: None, ..request.clone() }
 }
 
 /// Content of a `Media` part.
@@ -181,6 +199,22 @@ mod tests {
         assert_eq!(instructions(&ModelRequest::default(), None), None);
         let output = OutputFormat { schema: Some(json!({"type": "object"})) };
         assert!(json_instruction(&output).ends_with("JSON Schema:\n{\"type\":\"object\"}"));
+    }
+
+    #[test]
+    fn a_schema_goes_into_the_setting_and_another_server_gets_words_too() {
+        let object = json!({"type": "object"});
+        for (schema, is_custom, in_setting, has_words) in [
+            (Some(object.clone()), false, Some(&object), false),
+            (Some(object.clone()), true, Some(&object), true),
+            (Some(json!(true)), false, None, true),
+            (None, false, None, true),
+        ] {
+            let request = ModelRequest { output: Some(OutputFormat { schema }), ..ModelRequest::default() };
+            let (found, words) = json_output(&request, is_custom);
+            assert_eq!((found, words.is_some()), (in_setting, has_words));
+        }
+        assert_eq!(json_output(&ModelRequest::default(), true), (None, None));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Client of Anthropic's Messages API.
 //!
-//! The API has no role for instructions within the conversation, so all of them go to its `system`; JSON is requested
-//! in the instructions, which all of its models follow. Thinking blocks that precede a tool call are sent back with the
+//! The API has no role for instructions within the conversation, so all of them go to its `system`; JSON without a schema is
+//! requested there, too. Thinking blocks that precede a tool call are sent back with the
 //! call, otherwise the API refuses the tool's result.
 //!
 //! Sources: <https://docs.anthropic.com/en/api/messages-streaming>,
-//! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
+//! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>,
+//! <https://docs.anthropic.com/en/docs/build-with-claude/structured-outputs>.
 
 pub(super) mod reader;
 
@@ -22,7 +23,7 @@ use super::{
     error::ModelError,
     http::ProviderRequest,
     remote::{Protocol, Reader},
-    transcript::{Media, TranscriptEntry, instructions, json_instruction, transcript_entries},
+    transcript::{Media, TranscriptEntry, instructions, json_output, transcript_entries},
 };
 use reader::AnthropicReader;
 
@@ -89,7 +90,13 @@ pub(super) fn messages_body(
     let mut body = generation.into_values(&names, true);
     body.entry("max_tokens").or_insert(MAX_TOKENS.into());
     body.insert("stream".into(), true.into());
-    if let Some(system) = instructions(request, request.output.as_ref().map(json_instruction)) {
+    let (schema, words) = json_output(request, endpoint.is_custom);
+    if let Some(schema) = schema
+        && let Some(config) = body.entry("output_config").or_insert_with(|| json!({})).as_object_mut()
+    {
+        config.insert("format".into(), json!({ "type": "json_schema", "schema": schema }));
+    }
+    if let Some(system) = instructions(request, words) {
         let system = match cache {
             None => Value::from(system),
             Some(life) => json!([{ "type": "text", "text": system, "cache_control": life.mark(CACHED) }]),

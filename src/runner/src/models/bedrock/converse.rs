@@ -13,8 +13,8 @@ use crate::models::{
     calls::object_or_empty,
     choice::CallChoice,
     endpoint::ModelEndpoint,
-    error::ModelError,
-    transcript::{Media, TranscriptEntry, instructions, json_instruction, transcript_entries, unsupported_media},
+    error::{ModelError, ModelErrorKind},
+    transcript::{Media, TranscriptEntry, instructions, json_output, transcript_entries, unsupported_media},
 };
 
 /// Settings that are the same for every model.
@@ -25,7 +25,9 @@ const INFERENCE_SETTINGS: [(&str, &str); 4] = [
     ("stopSequences", "stopSequences"),
 ];
 /// Settings that are fields of the request. All others are the model's own.
-const TOP_LEVEL_SETTINGS: [&str; 3] = ["guardrailConfig", "performanceConfig", "requestMetadata"];
+const TOP_LEVEL_SETTINGS: [&str; 4] = ["guardrailConfig", "outputConfig", "performanceConfig", "requestMetadata"];
+/// Field of the request with the settings that are the model's own. A config may write it out.
+const OWN_SETTINGS: &str = "additionalModelRequestFields";
 /// Maximum characters of the id of a call.
 const MAX_ID: usize = 64;
 /// Formats of images and documents, by their MIME types.
@@ -67,13 +69,26 @@ pub(super) fn body(
     if !inference.is_empty() {
         body.insert("inferenceConfig".into(), inference.into());
     }
-    let others = generation.into_values(&[("topK", "top_k")], false);
+    let written_out = generation.remove(OWN_SETTINGS);
+    let mut others = generation.into_values(&[("topK", "top_k")], false);
+    match written_out {
+        None => {}
+        Some(Value::Object(settings)) => others.extend(settings),
+        Some(_) => return Err(ModelError::new(ModelErrorKind::BadRequest, format!("{OWN_SETTINGS} is no object"))),
+    }
     if !others.is_empty() {
-        body.insert("additionalModelRequestFields".into(), others.into());
+        body.insert(OWN_SETTINGS.into(), others.into());
+    }
+    let (schema, words) = json_output(request, endpoint.is_custom);
+    if let Some(schema) = schema
+        && let Some(config) = body.entry("outputConfig").or_insert_with(|| json!({})).as_object_mut()
+    {
+        let structure = json!({ "jsonSchema": { "name": "output", "schema": schema.to_string() } });
+        config.insert("textFormat".into(), json!({ "type": "json_schema", "structure": structure }));
     }
     // The API has no setting for no call at all.
     let no_call = choice.words().filter(|_| choice == CallChoice::None);
-    let words: Vec<_> = request.output.as_ref().map(json_instruction).into_iter().chain(no_call).collect();
+    let words: Vec<_> = words.into_iter().chain(no_call).collect();
     if let Some(system) = instructions(request, (!words.is_empty()).then(|| words.join("\n\n"))) {
         let blocks: Vec<_> = [json!({ "text": system })].into_iter().chain(point.clone()).collect();
         body.insert("system".into(), blocks.into());

@@ -1,7 +1,7 @@
 //! Client of Amazon Bedrock's Converse API, which is one protocol for the models of many vendors.
 //!
-//! Reasoning content that precedes a call of a tool is sent back with it, otherwise the model refuses the tool's result. JSON is
-//! requested in the instructions, which all of the models follow.
+//! Reasoning content that precedes a call of a tool is sent back with it, otherwise the model refuses the tool's result. JSON
+//! without a schema is requested in the instructions, which all of the models follow.
 //!
 //! Source: <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html>.
 

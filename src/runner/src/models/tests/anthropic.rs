@@ -188,6 +188,7 @@ async fn a_request_with_everything() {
             "stop_sequences": ["END"],
             "seed": 7,
             "stream": true,
+            "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
         })
     );
 }

@@ -1,5 +1,7 @@
 //! Tests of Bedrock's Converse API.
 
+use std::sync::Arc;
+
 use futures::TryStreamExt;
 use serde_json::{Value, json};
 
@@ -171,8 +173,33 @@ async fn a_request_with_everything() {
             }}]},
             "inferenceConfig": {"temperature": 0.5, "maxTokens": 100, "topP": 0.9, "stopSequences": ["END"]},
             "additionalModelRequestFields": {"top_k": 40, "seed": 7},
+            "outputConfig": {"textFormat": {
+                "type": "json_schema",
+                "structure": {"jsonSchema": {"name": "output", "schema": "{\"type\":\"object\"}"}},
+            }},
         })
     );
+}
+
+#[tokio::test]
+async fn settings_of_the_model_may_be_written_out() {
+    let server = Provider::new([ScriptedReply::ok(good("end_turn"))]).await;
+    let ask = |config: Value| {
+        let config = Arc::new(config.as_object().unwrap().clone());
+        collect(server.model("bedrock").respond(ModelRequest { config, ..hello() }))
+    };
+    let thinking = json!({"type": "enabled", "budget_tokens": 16000});
+    let config = json!({
+        "additionalModelRequestFields": {"thinking": thinking, "top_k": 5},
+        "seed": 7,
+        "outputConfig": {"effort": "low"},
+    });
+    ask(config).await.unwrap();
+    let body = server.only().body;
+    assert_eq!(body["additionalModelRequestFields"], json!({"thinking": thinking, "top_k": 5, "seed": 7}));
+    assert_eq!(body["outputConfig"], json!({"effort": "low"}));
+    let error = ask(json!({"additionalModelRequestFields": 5})).await.unwrap_err();
+    assert!(error.kind == ModelErrorKind::BadRequest && server.requests().len() == 1, "{error}");
 }
 
 #[tokio::test]

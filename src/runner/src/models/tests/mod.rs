@@ -11,6 +11,7 @@ mod fallback;
 mod gemini;
 mod ollama;
 mod openai;
+mod schemas;
 mod turns;
 mod vendors;
 mod vertex;
