@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::usage::{ReportedUsage, TokenDirection};
+use crds::usage::{ReportedUsage, TokenDirection};
 
 /// Most models of a workload that are counted by name.
 pub(super) const MAX_MODELS: usize = 20;
@@ -62,9 +62,9 @@ mod tests {
         for round in 0..2 {
             for number in 0..500 {
                 let model = Some(format!("p/m{number}").into());
-                counted.count(&ReportedUsage { tokens: [3, 0, 0, round, 0], model });
+                counted.count(&ReportedUsage { tokens: [3, 0, 0, round, 0], model, ..ReportedUsage::default() });
             }
-            counted.count(&ReportedUsage { tokens: [1, 0, 0, 0, 0], model: None });
+            counted.count(&ReportedUsage { tokens: [1, 0, 0, 0, 0], ..ReportedUsage::default() });
         }
         let read = counted.read();
         assert_eq!(read.iter().filter(|(_, direction, _)| *direction == TokenDirection::Input).count(), MAX_MODELS + 1);
