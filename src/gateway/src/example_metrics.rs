@@ -36,5 +36,6 @@ pub fn example_metrics() -> Result<String, fmt::Error> {
     meter.set_budget_left(Some(0.5));
     let model = Some("openai/gpt-5".into());
     meter.tokens.count(&ReportedUsage { tokens: [1; 5], model, ..ReportedUsage::default() });
+    meter.tokens.count_cost("EUR", 1_000_000_000);
     metrics.encode()
 }

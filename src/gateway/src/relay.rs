@@ -275,6 +275,9 @@ impl RelayPolicy<'_> {
         if let Some(usage) = ReportedUsage::read(report) {
             self.report.found();
             self.route.meter.tokens.count(&usage);
+            if let Some(cost) = &self.route.object.cost {
+                self.route.meter.tokens.count_cost(cost.prices.currency(), cost.cost(&usage));
+            }
             self.call.record.used(&usage, self.route.object.cost.as_ref());
             self.spend(&usage);
         }

@@ -224,10 +224,13 @@ async fn cost_counts_by_the_prices_that_each_request_takes_to_its_pod() {
     assert!(refused.contains("this workload may cost 0.002 EUR a day"), "{refused}");
     gateway.shared.measure_budgets();
     let metrics = gateway.shared.metrics.encode().unwrap();
-    assert!(
-        metrics.contains("recif_gateway_budget_left_ratio{kind=\"Agent\",namespace=\"ns\",name=\"a\"} 0.0\n"),
-        "{metrics}"
-    );
+    let of = "kind=\"Agent\",namespace=\"ns\",name=\"a\"";
+    for line in [
+        format!("recif_gateway_budget_left_ratio{{{of}}} 0.0\n"),
+        format!("recif_gateway_cost_total{{{of},currency=\"EUR\"}} 0.0015\n"),
+    ] {
+        assert!(metrics.contains(&line), "{line} is not in {metrics}");
+    }
 }
 
 #[tokio::test]
