@@ -174,7 +174,7 @@ impl Collector for MeterCollector {
                 tokens.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
             }
         }
-        let help = "Cost of these tokens by the prices of their models, in the currency, of workloads that have costPerDay.";
+        let help = "Cost of these tokens by the prices of the models, of workloads that have costPerDay, by currency.";
         let mut costs = encoder.encode_descriptor("cost", help, None, MetricType::Counter)?;
         for meter in &meters {
             for (currency, cost) in meter.tokens.costs() {

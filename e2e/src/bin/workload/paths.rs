@@ -83,7 +83,8 @@ async fn work(mut io: Io, request: &ReceivedRequest, state: &TestWorkloadState) 
             respond(io_, "200 OK", JSON, &json!({ "reply": reply }).to_string(), close).await?;
         }
         "/usage" => {
-            let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-usage: in=7, out=5, model=\"stub/echo\"\r\n\r\n";
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-usage: in=7, out=5, model=\"stub/echo\"\r\n\r\n";
             io_.write_all(format!("{head}ok").as_bytes()).await?;
         }
         path if path.starts_with("/seen") => {
