@@ -159,7 +159,7 @@ fn each_alert_says_what_to_do_and_is_tested() {
         let anchor = text("runbook_url").split_once("/docs/troubleshooting.md#").map(|(_, anchor)| anchor);
         let leads_on = |anchor: &str| anchor == name.to_lowercase() || anchor == "{{ $labels.reason | toLower }}";
         assert!(anchor.is_some_and(leads_on), "{name}: {anchor:?}");
-        let is_of_processes = ["RecifOperatorDown", "RecifMirrorBehind"].contains(&name);
+        let is_of_processes = ["RecifOperatorDown", "RecifAuditDropped", "RecifMirrorBehind"].contains(&name);
         assert!(text("description").contains("recif why") || is_of_processes, "{name}: {}", text("description"));
     }
 }

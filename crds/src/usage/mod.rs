@@ -4,11 +4,13 @@
 //! A cell holds totals since its hour began, so a report that comes twice, late or out of order changes nothing: of two
 //! versions of a cell the larger number counts. Only the process that counts a cell lets it grow.
 
+mod counted;
 mod counter;
 mod latency;
 mod left;
 mod model_prices;
 mod price;
+mod reported;
 mod spent;
 #[cfg(test)]
 mod tests;
@@ -17,12 +19,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::sha256_hex;
 
+pub use counted::{CELLS_PER_REPORT, CountedCells};
 pub use counter::UsageCounter;
 pub use latency::{LATENCY_BUCKETS, latency_bucket, quantile_ms};
 pub use left::{LEFT_COST_HEADER, LEFT_HEADER, LeftTokens};
 pub use model_prices::{ModelPrices, PRICES_HEADER, PricedTokens, priced_name};
 pub(crate) use price::{DECIMAL, NOT_DECIMAL};
 pub use price::{ModelPrice, millionths};
+pub use reported::{ReportedUsage, TokenDirection};
 pub use spent::{COST_HEADER, SPENT_HEADER, SpentTokens, day_of, day_of_hour};
 
 /// Path at which a runtime, and the sidecar in front of it, reports the usage of models.

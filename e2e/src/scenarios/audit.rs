@@ -25,9 +25,11 @@ const HI: &str = r#"{"message":"canary prompt"}"#;
 
 async fn each_request_has_a_line_with_its_caller_and_nothing_that_was_said(ns: Namespace) -> Result<()> {
     ns.provide(&plugin_config("stub", json!({}))).await?;
-    let spec = json!({"provider": "stub", "model": "echo", "pluginConfigRef": {"name": "stub"}});
+    let price = json!({"currency": "EUR", "input": "3", "output": "15"});
+    let spec = json!({"provider": "stub", "model": "echo", "pluginConfigRef": {"name": "stub"}, "price": price});
     ns.provide(&object(MODEL, "echo", spec)).await?;
-    ns.start(&agent("audited", json!({"modelRef": {"name": "echo"}}))).await?;
+    let limits = json!([{"per": "workload", "costPerDay": "999999"}]);
+    ns.start(&agent("audited", json!({"modelRef": {"name": "echo"}, "limits": limits}))).await?;
     let mut target = ClientTarget::gateway(&ns, AGENT, "audited").await?;
     let anonymous = without_token(&target);
     target.headers.push_str("X-Own: canary header\r\n");
@@ -62,6 +64,13 @@ async fn each_request_has_a_line_with_its_caller_and_nothing_that_was_said(ns: N
     let denied = of(401).next().context("no line of the request without a token")?;
     ensure!(denied["verdict"] == "denied" && denied["reason"] == "unauthenticated", "{denied}");
     ensure!(denied["caller"].is_null(), "{denied}");
+    poll(START_TIMEOUT, "a line with the cost, once the gateway knows the prices", || async {
+        let answer = send_request(&ns, &target, "POST", CHAT, HI).await?;
+        ensure!(answer.status == 200, "{answer:?}");
+        let lines = gateway::audit(&ns.env, &ns.name).await?;
+        Ok(lines.iter().any(|line| line["cost"]["currency"] == "EUR").then_some(()))
+    })
+    .await?;
     for line in gateway::audit(&ns.env, &ns.name).await? {
         ensure!(!line.to_string().contains("canary"), "{line}");
     }

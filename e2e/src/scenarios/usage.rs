@@ -8,7 +8,7 @@ use crate::{
     client::ClientTarget,
     env::run_to_exit,
     kinds::MODEL,
-    manifests::{agent, object, plugin_config},
+    manifests::{agent, object, plugin_config, workload},
     namespace::{Namespace, START_TIMEOUT},
     scenario::{Scenario, scenarios},
     watch::poll,
@@ -16,6 +16,7 @@ use crate::{
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     tokens_and_cost_are_counted_once_and_outlive_the_pods,
+    an_image_of_others_is_counted_by_what_its_responses_report,
 );
 
 async fn tokens_and_cost_are_counted_once_and_outlive_the_pods(ns: Namespace) -> Result<()> {
@@ -66,6 +67,21 @@ async fn tokens_and_cost_are_counted_once_and_outlive_the_pods(ns: Namespace) ->
         let (code, text) = ns.env.recif(&arguments).await?;
         ensure!(code == 2 && text.contains(words), "{arguments:?}: {code} {text}");
     }
+    Ok(())
+}
+
+async fn an_image_of_others_is_counted_by_what_its_responses_report(ns: Namespace) -> Result<()> {
+    ns.start(&workload("foreign", json!({}))).await?;
+    let service = ClientTarget::service(&ns, "foreign").await?;
+    for _ in 0..3 {
+        let answer = send_request(&ns, &service, "POST", "/usage", "").await?;
+        ensure!(answer.status == 200 && answer.header("x-recif-usage").is_some(), "{answer:?}");
+    }
+    let sums = await_calls(&ns, 3).await?;
+    ensure!(sums["name"] == "foreign" && sums["input"] == 21 && sums["output"] == 15, "{sums}");
+    ensure!(sums["estimated"] == 0 && sums["unpriced"] == 36, "{sums}");
+    let (code, table) = ns.env.recif(&["top", "models", "-n", &ns.name]).await?;
+    ensure!(code == 0 && table.contains("stub/echo"), "{table}");
     Ok(())
 }
 

@@ -3,12 +3,13 @@
 use std::{fmt, sync::Arc};
 
 use cluster::metrics::ApiMetrics;
+use crds::usage::ReportedUsage;
 use telemetry::SpanCounters;
 use tokio::time::Instant;
 
 use super::{
     limits::LimitPer, local_response::unknown_workload, meter::ColdStart, meters::Meters, metrics::GatewayMetrics,
-    object::RoutedKind, usage::ReportedUsage,
+    object::RoutedKind,
 };
 
 /// Returns the metrics of a gateway in which each event has happened, as OpenMetrics text, for the documentation.
@@ -33,6 +34,8 @@ pub fn example_metrics() -> Result<String, fmt::Error> {
     metrics.refused(Some(&meter), &unknown_workload());
     meter.count_limited(LimitPer::Caller);
     meter.set_budget_left(Some(0.5));
-    meter.tokens.count(&ReportedUsage { tokens: [1; 5], model: Some("openai/gpt-5".into()) });
+    let model = Some("openai/gpt-5".into());
+    meter.tokens.count(&ReportedUsage { tokens: [1; 5], model, ..ReportedUsage::default() });
+    meter.tokens.count_cost("EUR", 1_000_000_000);
     metrics.encode()
 }

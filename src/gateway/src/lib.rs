@@ -51,7 +51,6 @@ mod slots;
 mod spool;
 mod state;
 mod traces;
-mod usage;
 mod usage_reporting;
 mod workload;
 

@@ -174,6 +174,14 @@ impl Collector for MeterCollector {
                 tokens.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
             }
         }
+        let help = "Cost of these tokens by the prices of the models, of workloads that have costPerDay, by currency.";
+        let mut costs = encoder.encode_descriptor("cost", help, None, MetricType::Counter)?;
+        for meter in &meters {
+            for (currency, cost) in meter.tokens.costs() {
+                let labels = labels(meter, Some(("currency", &*currency)));
+                costs.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&cost, None)?;
+            }
+        }
         let help = "Time from a request's head to the end of its answer.";
         let mut durations = encoder.encode_descriptor("duration_seconds", help, None, MetricType::Histogram)?;
         for meter in relayed() {

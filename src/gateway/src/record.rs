@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use crds::usage::ReportedUsage;
 use http1::{RequestHead, ResponseHead};
 use telemetry::semconv::{EVENT_FIRST_BYTE, EVENT_QUEUED, EVENT_SENT_AGAIN};
 use tokio::time::Instant;
@@ -14,10 +15,10 @@ use tokio::time::Instant;
 use super::{
     audit::AuditLog,
     auth::RequestCaller,
+    limits::CostBudgets,
     local_response::{LocalResponse, RUN_HEADER},
     request_record::{RequestRecord, millis},
     traces::{RequestSpan, RequestTraces, TracedRequest},
-    usage::ReportedUsage,
     workload::WorkloadState,
 };
 
@@ -155,10 +156,13 @@ impl RecordGuard<'_> {
         }
     }
 
-    /// Notes the reported usage.
-    pub(crate) fn used(&self, usage: &ReportedUsage) {
+    /// Notes the reported usage, and what it cost by the prices of a budget.
+    pub(crate) fn used(&self, usage: &ReportedUsage, cost: Option<&CostBudgets>) {
         if let Some(record) = &self.record {
             record.usage.get_or_init(|| Box::new(usage.clone()));
+            if let Some(cost) = cost {
+                record.cost.get_or_init(|| Box::new(cost.amount(usage)));
+            }
         }
     }
 

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use crds::usage::{COST_HEADER, SPENT_HEADER, SpentTokens, USAGE_HEADER, UsageTotals};
+use crds::usage::{COST_HEADER, ReportedUsage, SPENT_HEADER, SpentTokens, TokenDirection, USAGE_HEADER};
 use http1::{Connection, Exchange, ExchangeOutcome, ExchangeRequest, ResponseHead, ResponsePolicy, Timeouts, tunnel};
 use tokio::time::{Instant, Sleep};
 
@@ -36,7 +36,6 @@ use super::{
     routes::Route,
     sessions::{self, PodTag},
     state::GatewayContext,
-    usage::{ReportedUsage, TokenDirection},
     usage_reporting::ResponseReport,
     workload::WorkloadState,
 };
@@ -276,7 +275,10 @@ impl RelayPolicy<'_> {
         if let Some(usage) = ReportedUsage::read(report) {
             self.report.found();
             self.route.meter.tokens.count(&usage);
-            self.call.record.used(&usage);
+            if let Some(cost) = &self.route.object.cost {
+                self.route.meter.tokens.count_cost(cost.prices.currency(), cost.cost(&usage));
+            }
+            self.call.record.used(&usage, self.route.object.cost.as_ref());
             self.spend(&usage);
         }
     }
@@ -290,10 +292,7 @@ impl RelayPolicy<'_> {
             call.shared.limits.count_tokens(budgets, name, || call.client(), (tokens, self.totals), now);
         }
         if let Some(cost) = &route.object.cost {
-            let [input, cache_read, cache_write, output, _] = usage.tokens;
-            let totals = UsageTotals { input, cache_read, cache_write, output, ..UsageTotals::default() };
-            let model = usage.model.as_deref().unwrap_or_default();
-            let spent = cost.prices.cost([(model, totals.priced())]);
+            let spent = cost.cost(usage);
             let (name, now) = (cost.name(&route.workload.full_name), LimitTime::now(&call.shared.clock));
             call.shared.limits.count_tokens(&cost.budgets, &name, || call.client(), (spent, self.cost_totals), now);
         }

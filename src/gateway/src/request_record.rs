@@ -9,9 +9,10 @@ use std::{
     time::Duration,
 };
 
+use crds::usage::ReportedUsage;
 use tokio::time::Instant;
 
-use super::{auth::RequestCaller, traces::RequestSpan, usage::ReportedUsage, workload::WorkloadState};
+use super::{auth::RequestCaller, limits::RequestCost, traces::RequestSpan, workload::WorkloadState};
 
 /// Value of [`RequestRecord::first_byte`] before the response begins.
 const NEVER: u64 = u64::MAX;
@@ -37,6 +38,8 @@ pub(super) struct RequestRecord {
     pub(super) pod: OnceLock<SocketAddr>,
     /// Reported usage of models.
     pub(super) usage: OnceLock<Box<ReportedUsage>>,
+    /// Cost of that usage, if the workload has a budget of cost.
+    pub(super) cost: OnceLock<Box<RequestCost>>,
     /// Status code; 0 without a response.
     pub(super) code: AtomicU16,
     pub(super) bytes_in: AtomicU64,
@@ -66,6 +69,7 @@ impl RequestRecord {
             reason: OnceLock::new(),
             pod: OnceLock::new(),
             usage: OnceLock::new(),
+            cost: OnceLock::new(),
             code: AtomicU16::new(0),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),

@@ -22,7 +22,7 @@ pub(super) enum AdminRequest {
     Started,
     LameDuck,
     Drain,
-    /// Report of the models that the workload used, with the query of the request.
+    /// Report of what the workload's models used, with the query of the request.
     Usage(String),
 }
 
@@ -102,8 +102,7 @@ impl AdminRequest {
             }
             Self::Usage(query) => {
                 // On the heap, as the future of each connection would have room for it.
-                let asked = async { if shared.config.has_runner { shared.upstream.usage(query).await } else { None } };
-                let report = Box::pin(asked).await;
+                let report = Box::pin(usage_report(query, shared)).await;
                 match report {
                     Some(body) => {
                         SidecarResponse { content_type: "application/json", ..SidecarResponse::text(200, body) }
@@ -113,6 +112,18 @@ impl AdminRequest {
             }
         }
     }
+}
+
+/// Returns the report of what the workload's models used: what its responses have reported, or its own.
+async fn usage_report(query: &str, shared: &ProxyContext) -> Option<String> {
+    if let Some(counted) = shared.usage.report(query) {
+        return serde_json::to_string(&counted).ok();
+    }
+    let report = if shared.config.has_runner { shared.upstream.usage(query).await } else { None };
+    if report.is_some() {
+        shared.usage.leave_to_workload();
+    }
+    report
 }
 
 /// Returns the query of a request target as far as it consists of names and numbers.

@@ -35,6 +35,15 @@ impl ForwardedUser {
     pub(super) fn is_vouched_for(&self) -> bool {
         matches!(self, Self::Nameless | Self::Named(_))
     }
+
+    /// Returns the name that the workload gets with a request; `None` if it gets none.
+    pub(super) fn name(&self, head: &RequestHead<'_>) -> Option<Arc<str>> {
+        match self {
+            Self::Named(user) => Some(user.clone()),
+            Self::AsSent => head.value("x-recif-user").and_then(|name| str::from_utf8(name).ok()).map(Arc::from),
+            Self::Unknown | Self::Nameless => None,
+        }
+    }
 }
 
 /// Verifier of callers' tokens.

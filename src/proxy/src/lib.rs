@@ -21,6 +21,7 @@ mod serve;
 mod startup;
 mod state;
 mod upstream;
+mod usage;
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,13 @@
 //! Relays one request to the workload and its response back to the client.
 
-use std::pin::Pin;
+use std::{pin::Pin, sync::Arc};
 
-use crds::usage::{LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER};
+use crds::usage::{LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER, SPENT_HEADER, USAGE_HEADER};
 use http1::{
     Connection, Exchange, ExchangeOutcome, ExchangeRequest, HeadWriter, RequestHead, ResponseHead, ResponsePolicy,
-    Timeouts, Version, tunnel,
+    Timeouts, tunnel,
 };
+use identity::unix_now;
 use tokio::{
     net::TcpStream,
     time::{Instant, Sleep},
@@ -32,6 +33,8 @@ pub(super) struct UpstreamRequest {
     /// Rewritten head that the workload gets.
     head: Vec<u8>,
     started: Instant,
+    /// Caller whose usage of models is counted; `None` if the caller is not known, or nothing is counted.
+    caller: Option<Arc<str>>,
 }
 
 /// Outcome of a relayed request.
@@ -62,6 +65,7 @@ impl UpstreamRequest {
             may_listen: shared.config.listen_streams && only_listens(head),
             head: upstream_head(head, peer, user),
             started: now,
+            caller: if shared.usage.is_on() { user.name(head) } else { None },
         }
     }
 
@@ -118,14 +122,7 @@ async fn relay_with_retry(
         };
         // Only a request on a reused connection may have to be sent again.
         upstream.outgoing = if was_reused { ask.head.clone() } else { std::mem::take(&mut ask.head) };
-        let policy = SidecarPolicy {
-            shared,
-            slot,
-            started: ask.started,
-            may_listen: ask.may_listen,
-            takes_trailers: ask.request.takes_trailers,
-            version: ask.request.version,
-        };
+        let policy = SidecarPolicy { shared, slot, ask, is_usage_known: false };
         let patience = Timeouts { first_byte: shared.config.timeout, idle: shared.config.idle_timeout };
         let exchange = Exchange::new(client, upstream, ask.request, patience, policy);
         let end = exchange.run(timer.as_mut()).await;
@@ -225,15 +222,25 @@ const NO_SESSION: &[u8] = b"no-session";
 struct SidecarPolicy<'a> {
     shared: &'a ProxyContext,
     slot: &'a mut InflightSlot,
-    started: Instant,
-    may_listen: bool,
-    takes_trailers: bool,
-    version: Version,
+    ask: &'a UpstreamRequest,
+    /// Set once the response has reported its usage of models.
+    is_usage_known: bool,
+}
+
+impl SidecarPolicy<'_> {
+    /// Counts the usage that the response reports. After a report in the header, one in the trailer is ignored.
+    fn count_usage(&mut self, report: &[u8]) {
+        if !std::mem::replace(&mut self.is_usage_known, true) {
+            let UpstreamRequest { caller, started, .. } = self.ask;
+            self.shared.usage.count(caller.as_deref(), report, started.elapsed(), unix_now());
+        }
+    }
 }
 
 impl ResponsePolicy for SidecarPolicy<'_> {
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
-        let writer = HeadWriter::response(head, self.version, out).with_trailers(self.takes_trailers);
+        let UpstreamRequest { request, may_listen, started, .. } = self.ask;
+        let writer = HeadWriter::response(head, request.version, out).with_trailers(request.takes_trailers);
         let mut writer = writer.copy(head.bytes, head.fields, |name| {
             // A gateway would take either field for the sidecar's own.
             matches!(name, [b'x' | b'X', ..])
@@ -242,16 +249,35 @@ impl ResponsePolicy for SidecarPolicy<'_> {
         if head.is_interim() {
             return writer.end();
         }
-        if self.may_listen && is_event_stream(head) {
+        if *may_listen && is_event_stream(head) {
             self.slot.mark_listening();
         }
-        self.shared.metrics.answered(head.status, self.started.elapsed());
+        self.shared.metrics.answered(head.status, started.elapsed());
+        if self.shared.usage.is_on() {
+            let value = |name| head.fields.values(head.bytes, name).next();
+            if value(SPENT_HEADER).is_some() {
+                self.shared.usage.leave_to_workload();
+            } else if let Some(report) = value(USAGE_HEADER) {
+                self.count_usage(report);
+            }
+        }
         // `no-session` comes from the MCP bridge, and only concerns sessions.
         if head.status == 503 && head.fields.values(head.bytes, "x-recif-reason").any(|reason| reason == NO_SESSION) {
             writer = writer.field("x-recif-reason", NO_SESSION);
         }
         writer = writer.field("x-recif-load", self.shared.load.text());
-        writer.end_response(head, self.version, close || self.shared.drain.stage() != DrainStage::Serving);
+        writer.end_response(head, request.version, close || self.shared.drain.stage() != DrainStage::Serving);
+    }
+
+    fn trailer(&mut self, name: &[u8], value: &[u8]) -> bool {
+        if self.shared.usage.is_on() {
+            if name.eq_ignore_ascii_case(SPENT_HEADER.as_bytes()) {
+                self.shared.usage.leave_to_workload();
+            } else if name.eq_ignore_ascii_case(USAGE_HEADER.as_bytes()) {
+                self.count_usage(value);
+            }
+        }
+        true
     }
 }
 

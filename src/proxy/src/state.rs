@@ -6,7 +6,7 @@ use daemon::ids::random_hex;
 
 use super::{
     callers::CallerVerifier, config::ProxyConfig, drain::DrainState, load::LoadTracker, metrics::ProxyMetrics,
-    startup::Startup, upstream::Upstream,
+    startup::Startup, upstream::Upstream, usage::UsageTally,
 };
 
 /// State shared by all connections.
@@ -19,6 +19,7 @@ pub(super) struct ProxyContext {
     pub(super) startup: Startup,
     pub(super) metrics: ProxyMetrics,
     pub(super) callers: CallerVerifier,
+    pub(super) usage: UsageTally,
 }
 
 impl ProxyContext {
@@ -29,6 +30,9 @@ impl ProxyContext {
         let life = DrainState::new(&config, load.clone(), upstream.clone());
         let callers = CallerVerifier::new(&config);
         let startup = Startup::new(&config, upstream.clone());
-        Ok(Arc::new(Self { config, load, drain: life, upstream, startup, metrics: ProxyMetrics::new(), callers }))
+        // Without a key nobody may read what is counted.
+        let is_read = config.has_runner && !config.usage_key.as_str().is_empty();
+        let (metrics, usage) = (ProxyMetrics::new(), UsageTally::new(is_read, random_hex::<8>()?));
+        Ok(Arc::new(Self { config, load, drain: life, upstream, startup, metrics, callers, usage }))
     }
 }

@@ -9,7 +9,7 @@ from collections import defaultdict
 from uuid import uuid4
 
 import uvicorn
-from fastapi import FastAPI, Header
+from fastapi import FastAPI, Header, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
@@ -49,6 +49,7 @@ async def healthz():
 @app.post("/chat")
 async def chat(
     body: Message,
+    response: Response,
     accept: str = Header(""),
     x_recif_user: str | None = Header(None),
     traceparent: str | None = Header(None),
@@ -56,8 +57,12 @@ async def chat(
     conversation = body.conversation_id or str(uuid4())
     messages = conversations[x_recif_user, conversation]
     messages.append(body.message)
-    words = spoken(model(messages, x_recif_user, traceparent))
+    reply = model(messages, x_recif_user, traceparent)
+    words = spoken(reply)
     if "text/event-stream" not in accept:
+        # What the model used, for budgets and `recif top`: of a real one its own numbers, here words.
+        heard = sum(len(message.split()) for message in messages)
+        response.headers["x-recif-usage"] = f'in={heard}, out={len(reply)}, model="sample/words", est'
         return {"reply": "".join([word async for word in words]), "conversation_id": conversation}
 
     async def events():

@@ -14,6 +14,7 @@
 //! | `/mcp?manner=…` | as an MCP server, well-behaved or not; `/tools?names=a,b&words=w` and `/token?is=t` configure it |
 //! | `/v1/traces` | 200, as a collector of traces; `/spans` returns the bodies, which have to be JSON |
 //! | `/billing/chat/completions` | as a provider of models, which does what the message says; `/bills` returns what it billed |
+//! | `/usage` | `ok`, and in `x-recif-usage` 7 tokens of input and 5 of output |
 //! | `/exit` | none: the process ends |
 //!
 //! With the arguments `mcp a b` it is an MCP server over its standard input and output with the tools `a` and `b`.

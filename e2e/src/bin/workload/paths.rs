@@ -82,6 +82,11 @@ async fn work(mut io: Io, request: &ReceivedRequest, state: &TestWorkloadState) 
             let reply = format!("echo: {message}");
             respond(io_, "200 OK", JSON, &json!({ "reply": reply }).to_string(), close).await?;
         }
+        "/usage" => {
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-usage: in=7, out=5, model=\"stub/echo\"\r\n\r\n";
+            io_.write_all(format!("{head}ok").as_bytes()).await?;
+        }
         path if path.starts_with("/seen") => {
             let seen = json!({ "line": request.line, "headers": request.headers }).to_string();
             respond(io_, "200 OK", JSON, &seen, close).await?;

@@ -33,7 +33,12 @@ pub(super) const LONG: &[Scenario] = scenarios!(Parallel:
 );
 
 async fn a_program_in_fastapi_is_an_agent(ns: Namespace) -> Result<()> {
-    Sample { name: "fastapi", kind: AGENT, protocol: Protocol::Chat }.check(&ns).await
+    Sample { name: "fastapi", kind: AGENT, protocol: Protocol::Chat }.check(&ns).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "fastapi").await?;
+    let answer = send_request(&ns, &gateway, "POST", "/chat", r#"{"message": "three small words"}"#).await?;
+    let used = answer.header("x-recif-usage").unwrap_or_default();
+    ensure!(answer.status == 200 && used.starts_with("in=3, out=5, model="), "{answer:?}");
+    Ok(())
 }
 
 async fn a_program_in_adk_is_an_agent(ns: Namespace) -> Result<()> {

@@ -30,7 +30,7 @@ use crate::{app::SharedAppState, related::PodRecord};
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks after which all other Pods are asked.
 const TICKS_PER_ROUND: u64 = 5;
-/// Time for which a Pod is not asked after a 404: its image does not count, or its container has not started.
+/// Time for which a Pod is not asked after a 404: its image does not count, or has reported nothing yet.
 const QUIET: Duration = Duration::from_secs(60);
 /// Timeout of one Pod's report.
 const TIMEOUT: Duration = Duration::from_secs(2);

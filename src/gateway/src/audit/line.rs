@@ -2,10 +2,11 @@
 
 use std::{borrow::Cow, net::IpAddr, time::Duration};
 
+use crds::usage::TokenDirection;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{request_record::RequestRecord, traces::RequestSpan, usage::TokenDirection};
+use crate::{limits::RequestCost, request_record::RequestRecord, traces::RequestSpan};
 
 /// Most groups of a caller that are named.
 const MAX_GROUPS: usize = 8;
@@ -43,6 +44,8 @@ struct AuditLine<'a> {
     tokens: Option<AuditTokens>,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<&'a RequestCost>,
     aborted: bool,
 }
 
@@ -90,6 +93,7 @@ pub(super) fn write(record: &RequestRecord, lines: &mut Vec<u8>) -> bool {
             output: usage.of(TokenDirection::Output),
         }),
         model: usage.and_then(|usage| usage.model.as_deref()),
+        cost: record.cost.get().map(|cost| &**cost),
         aborted: record.aborted(),
     };
     let before = lines.len();

@@ -7,7 +7,8 @@
 //!
 //! Each request tells its Pod what is [left](RateLimiter::left), so that our runner ends a turn which has used that up before it asks a
 //! model again. Above a budget at most those requests are served that are under way when it is spent, or begin within the 500 ms until
-//! other gateways know. A gateway that restarts reads the sums from the others, and from the next response of each Pod.
+//! other gateways know. A gateway that restarts reads the sums from the others, and from the next response of each Pod; while it knows
+//! nothing, it says so to the Pod, which takes off what it has counted.
 
 use std::{
     fmt,
@@ -46,7 +47,8 @@ pub(crate) struct TakenTotals {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PodShare {
     left: LeftTokens,
-    /// Totals of the Pod that are taken off already, if its run is known: what it has counted besides is not.
+    /// Totals of the Pod that are taken off already, if its run is known, or nothing of any Pod is taken off (run 0): what it has counted
+    /// besides is not.
     seen: Option<SpentTokens>,
 }
 
@@ -56,7 +58,10 @@ impl fmt::Display for PodShare {
         let Self { left, seen } = self;
         write!(f, "{left}")?;
         if let Some(SpentTokens { run, all, own, .. }) = seen {
-            write!(f, ", run=\"{run}\", seen={all}")?;
+            if *run > 0 {
+                write!(f, ", run=\"{run}\"")?;
+            }
+            write!(f, ", seen={all}")?;
             if let Some(own) = own {
                 write!(f, ", seen-own={own}")?;
             }
@@ -127,7 +132,8 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Returns the tokens that are left for a request, and those that the Pod which gets it has reported, by its run if that is known.
+    /// Returns the tokens that are left for a request, and those that the Pod which gets it has reported, by its run if that is known. After
+    /// a restart of all gateways nothing is known of any Pod.
     pub(crate) fn left(
         &self,
         budgets: &TokenBudgets,
@@ -141,14 +147,20 @@ impl RateLimiter {
         let left = |budget: u64, key: &LimitKey| budget.saturating_sub(table.spent(workload, key, day));
         let all = budgets.per_workload.map(|budget| left(budget, &LimitKey::All));
         let own = budgets.per_caller.zip(own_key.as_ref()).map(|(budget, key)| left(budget, key));
+        let is_unspent = |key: &LimitKey| table.spent(workload, key, day) == 0;
+        let is_nothing_known = budgets.per_workload.is_none_or(|_| is_unspent(&LimitKey::All))
+            && own_key.as_ref().is_none_or(is_unspent);
         // The total of callers without a name is not taken.
         let named = own_key.filter(|key| matches!(key, LimitKey::Caller(ClientId::User(_))));
-        let seen = run.and_then(|run| {
-            let spending = table.of_day(workload, day);
-            let all = budgets.per_workload.map_or(Some(0), |_| spending.seen(&LimitKey::All, run))?;
-            let own = named.and_then(|key| spending.seen(&key, run));
-            Some(SpentTokens { day, run, all, own })
-        });
+        let seen = match run {
+            Some(run) => {
+                let spending = table.of_day(workload, day);
+                let all = budgets.per_workload.map_or(Some(0), |_| spending.seen(&LimitKey::All, run));
+                let own = named.and_then(|key| spending.seen(&key, run));
+                all.map(|all| SpentTokens { day, run, all, own })
+            }
+            None => is_nothing_known.then(|| SpentTokens { day, run: 0, all: 0, own: named.map(|_| 0) }),
+        };
         PodShare { left: LeftTokens { day, all, own }, seen }
     }
 
@@ -327,6 +339,16 @@ mod tests {
         }
         let share = gateway.left(&BUDGETS, NAME, || user("ada"), Some(299), NOW);
         assert_eq!(share.seen, None, "the gateways count what it uses");
+    }
+
+    #[test]
+    fn after_a_restart_of_all_gateways_a_pod_gets_to_know_that_nothing_is_taken_off() {
+        let restarted = RateLimiter::default();
+        let share = || restarted.left(&BUDGETS, NAME, || user("ada"), None, NOW).to_string();
+        assert_eq!(share(), "day=20784, all=100, own=60, seen=0, seen-own=0");
+        let totals = SpentTokens { day: NOW.day(), run: 5, all: 95, own: Some(58) };
+        restarted.take_totals(&BUDGETS, NAME, || user("ada"), &totals, NOW);
+        assert_eq!(share(), "day=20784, all=5, own=2", "of another Pod it may be");
     }
 
     #[test]

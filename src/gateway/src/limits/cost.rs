@@ -5,8 +5,9 @@
 
 use crds::{
     digest::sha256_hex,
-    usage::{ModelPrices, millionths},
+    usage::{ModelPrices, ReportedUsage, millionths},
 };
+use serde::Serialize;
 
 use super::{BudgetRefusal, LimitPer, SpecifiedLimit, TokenBudgets, specified};
 use crate::local_response::LocalResponse;
@@ -23,6 +24,15 @@ pub struct CostBudgets {
     pub prices: ModelPrices,
     /// Beginning of the names by which costs at these prices are counted.
     prefix: Box<str>,
+}
+
+/// Cost of a request, as its line of audit has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct RequestCost {
+    /// Decimal number with at least two digits behind the point.
+    amount: String,
+    /// Currency, by its three letters.
+    currency: String,
 }
 
 impl CostBudgets {
@@ -44,6 +54,16 @@ impl CostBudgets {
     /// the Pods tell what the tokens of the day cost at these, which may be less, or in another currency.
     pub(crate) fn name(&self, workload: &str) -> String {
         [&*self.prefix, workload].concat()
+    }
+
+    /// Returns the cost of the usage that a response reports, in 10⁻⁹ of the currency.
+    pub(crate) fn cost(&self, usage: &ReportedUsage) -> u64 {
+        self.prices.cost([(usage.model.as_deref().unwrap_or_default(), usage.totals().priced())])
+    }
+
+    /// Returns the same as an amount with its currency.
+    pub(crate) fn amount(&self, usage: &ReportedUsage) -> RequestCost {
+        RequestCost { amount: decimal(self.cost(usage)), currency: self.prices.currency().to_owned() }
     }
 
     /// Returns the response to a request for which nothing is left.

@@ -36,6 +36,7 @@ use tokio::sync::watch;
 pub use budget::TokenBudgets;
 pub(super) use budget::{BudgetRefusal, TakenTotals};
 pub use cost::CostBudgets;
+pub(super) use cost::RequestCost;
 pub(super) use exchange::{MAX_REPORT, follow_gateways};
 pub(super) use refusal::{LimitPer, RateRefusal, form_at};
 pub(super) use report::LimitReport;

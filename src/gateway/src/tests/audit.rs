@@ -5,13 +5,14 @@ use std::{
     sync::Mutex,
 };
 
+use crds::usage::ModelPrices;
 use http1::{Fields, RequestHead};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{audit::AuditMode, auth::tests::gate, workload::WorkloadState};
+use crate::{CostBudgets, TokenBudgets, audit::AuditMode, auth::tests::gate, workload::WorkloadState};
 
 /// Output whose lines the test reads. It is stuck while the test holds its lock.
 #[derive(Debug, Clone, Default)]
@@ -113,6 +114,27 @@ async fn what_a_stream_used_is_known_by_its_trailer_which_no_client_gets() {
     let metrics = gateway.shared.metrics.encode().unwrap();
     let labels = r#"kind="Agent",namespace="ns",name="a",model="stub/echo",direction="cache_read""#;
     assert!(metrics.contains(&format!("recif_gateway_tokens_total{{{labels}}} 6\n")), "{metrics}");
+}
+
+#[tokio::test]
+async fn what_a_request_cost_is_in_its_line_where_the_workload_has_a_budget_of_cost() {
+    let (out, mut pod) = (AuditOutput::default(), TestPod::start().await);
+    let gateway = TestGateway::with_audit(out.clone(), Auth::None { any_host: true }, &[], &[pod.address]).await;
+    let budgets = TokenBudgets { per_workload: Some(1_000_000_000), per_caller: None };
+    let prices = ModelPrices::read("EUR, openai/gpt-5 3000000 300000 0 15000000").unwrap();
+    for (number, cost, expected) in [
+        (0, None, Value::Null),
+        (1, Some(CostBudgets::new(budgets, prices)), json!({"amount": "0.00234", "currency": "EUR"})),
+    ] {
+        gateway.object(Some(Object { cost, ..object() }));
+        let mut client = gateway.send(&request("")).await;
+        let (mut io, _) = pod.next().await;
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\
+            x-recif-usage: in=1000, cr=800, out=100, model=\"openai/gpt-5\"\r\n\r\n";
+        io.write_all(answer).await.unwrap();
+        whole(&mut client).await;
+        assert_eq!(out.lines(number + 1).await.remove(number)["cost"], expected);
+    }
 }
 
 #[tokio::test]

@@ -154,7 +154,7 @@ async fn a_pod_gets_to_know_what_is_left_and_not_by_the_client() {
     let request = b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nX-Recif-Left: day=1, all=9\r\n\r\n";
     for (workload, expected) in [
         (object(), None),
-        (budgeted(Some(100), None), Some(format!("day={TODAY}, all=100"))),
+        (budgeted(Some(100), None), Some(format!("day={TODAY}, all=100, seen=0"))),
         (budgeted(Some(100), Some(50)), Some(format!("day={TODAY}, all=58, own=50"))),
     ] {
         gateway.object(Some(workload));
@@ -178,7 +178,7 @@ async fn a_price_that_is_corrected_counts_for_the_whole_day() {
     let mut pod = TestPod::start().await;
     let gateway = TestGateway::start(&[], &[pod.address]).await;
     for (prices, left, spent) in [
-        ("EUR, p/m 10000000 0 0 0", "all=1000", 2000),
+        ("EUR, p/m 10000000 0 0 0", "all=1000, seen=0", 2000),
         // The typo is corrected, and the Pod tells what its tokens cost at the new price.
         ("EUR, p/m 1000000 0 0 0", "all=1000, run=\"5\", seen=0", 200),
         ("EUR, p/m 1000000 0 0 0", "all=800, run=\"5\", seen=200", 210),
@@ -207,9 +207,9 @@ async fn cost_counts_by_the_prices_that_each_request_takes_to_its_pod() {
     let total = format!("close\r\nx-recif-cost: day={TODAY}, run=\"5\", all=1999999");
     for (left, counts) in [
         // Without a total the gateway counts what the response used: 1000 * 1000 + 250 * 2000.
-        (2_000_000, "close\r\nx-recif-usage: in=1000, out=250, model=\"openai/gpt-5\""),
-        (500_000, "close\r\nx-recif-usage: in=0, out=0"),
-        (500_000, total.as_str()),
+        ("2000000, seen=0", "close\r\nx-recif-usage: in=1000, out=250, model=\"openai/gpt-5\""),
+        ("500000", "close\r\nx-recif-usage: in=0, out=0"),
+        ("500000", total.as_str()),
     ] {
         let mut client = gateway.send(GET).await;
         let (mut io, head) = pod.next().await;
@@ -224,10 +224,13 @@ async fn cost_counts_by_the_prices_that_each_request_takes_to_its_pod() {
     assert!(refused.contains("this workload may cost 0.002 EUR a day"), "{refused}");
     gateway.shared.measure_budgets();
     let metrics = gateway.shared.metrics.encode().unwrap();
-    assert!(
-        metrics.contains("recif_gateway_budget_left_ratio{kind=\"Agent\",namespace=\"ns\",name=\"a\"} 0.0\n"),
-        "{metrics}"
-    );
+    let of = "kind=\"Agent\",namespace=\"ns\",name=\"a\"";
+    for line in [
+        format!("recif_gateway_budget_left_ratio{{{of}}} 0.0\n"),
+        format!("recif_gateway_cost_total{{{of},currency=\"EUR\"}} 0.0015\n"),
+    ] {
+        assert!(metrics.contains(&line), "{line} is not in {metrics}");
+    }
 }
 
 #[tokio::test]

@@ -66,10 +66,10 @@ async fn a_session_is_named_with_its_pod_and_stays_there() {
 
 #[tokio::test]
 async fn an_unknown_session_is_refused_in_the_protocol() {
-    let (mut a, gone) = (TestPod::start().await, closed_port().await);
+    let (mut a, gone) = (TestPod::start().await, ClosedPort::bind());
     let gateway = TestGateway::start(&[], &[]).await;
     gateway.mcp(&[(a.address, EndpointState::Ready)]);
-    for name in ["s", "0123456789.", &known(gone, "s")] {
+    for name in ["s", "0123456789.", &known(gone.address, "s")] {
         let answer = gateway.answer(post(&format!("Mcp-Session-Id: {name}\r\nConnection: close\r\n")).as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("\"code\":-32001"), "{name}: {answer}");
     }

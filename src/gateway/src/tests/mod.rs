@@ -23,7 +23,7 @@ use telemetry::{Sampler, SpanCounters, Tracing};
 use testing::connection::{SOON, read_exactly, read_head};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::mpsc,
     time::{sleep, timeout},
 };
@@ -102,9 +102,18 @@ impl TestPod {
     }
 }
 
-/// Returns an address at which no process listens.
-async fn closed_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+/// A port that refuses connections: nothing listens on it, and nothing else gets it, as it is bound.
+struct ClosedPort {
+    address: SocketAddr,
+    _bound: TcpSocket,
+}
+
+impl ClosedPort {
+    fn bind() -> Self {
+        let bound = TcpSocket::new_v4().unwrap();
+        bound.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        Self { address: bound.local_addr().unwrap(), _bound: bound }
+    }
 }
 
 impl TestGateway {

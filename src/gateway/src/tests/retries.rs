@@ -41,7 +41,8 @@ async fn a_body_that_is_too_long_to_be_held_is_not_sent_again() {
 #[tokio::test]
 async fn a_pod_that_cannot_be_reached_is_passed_over() {
     let mut pod = TestPod::start().await;
-    let gateway = TestGateway::start(&[], &[pod.address, closed_port().await]).await;
+    let closed = ClosedPort::bind();
+    let gateway = TestGateway::start(&[], &[pod.address, closed.address]).await;
     for _ in 0..20 {
         let mut client = gateway.send(POST).await;
         let (mut workload, _) = pod.next().await;
@@ -72,8 +73,8 @@ async fn a_request_that_was_not_answered_does_not_make_an_unreachable_pod_availa
 
 #[tokio::test]
 async fn no_reachable_pod_is_reported_after_two_retries() {
-    let (one, two, three, four) = (closed_port().await, closed_port().await, closed_port().await, closed_port().await);
-    let gateway = TestGateway::start(&[], &[one, two, three, four]).await;
+    let closed = [(); 4].map(|()| ClosedPort::bind());
+    let gateway = TestGateway::start(&[], &closed.each_ref().map(|port| port.address)).await;
     let mut client = gateway.send(GET).await;
     let (answer, body) = whole(&mut client).await;
     assert!(answer.starts_with("HTTP/1.1 502 ") && body.contains("\"reason\":\"connect\""), "{answer}");

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::PoisonError};
 
+use crds::usage::TokenDirection;
 use telemetry::{
     AttributeValue, FinishedSpan, SpanEvent, SpanKind, SpanLink, TraceContext,
     semconv::{
@@ -14,10 +15,7 @@ use telemetry::{
 use tokio::time::Instant;
 
 use super::span::nanos;
-use crate::{
-    request_record::{OTHER_METHOD, RequestRecord},
-    usage::TokenDirection,
-};
+use crate::request_record::{OTHER_METHOD, RequestRecord};
 
 /// Method and name of a span for a method that HTTP does not define.
 const OTHER: (&str, &str) = ("_OTHER", "HTTP");

@@ -20,6 +20,7 @@ mod own_paths;
 mod refusals;
 mod slots;
 mod traffic;
+mod usage;
 
 /// Proxy in front of a workload whose connections the test holds.
 struct TestProxy {

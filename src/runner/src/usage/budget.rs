@@ -12,6 +12,8 @@ use super::{UsageLedger, terms::BudgetTerms};
 
 /// Seconds of a day.
 const DAY_SECONDS: i64 = 86_400;
+/// Run of a process for totals that are those of any run.
+const ANY_RUN: u64 = 0;
 
 /// Budget of one request of a client.
 #[derive(Debug)]
@@ -39,7 +41,7 @@ impl RequestBudget {
         ledger: &UsageLedger,
     ) -> Self {
         let mut before = counted(ledger, left.day, caller, prices.as_ref());
-        if let Some(seen) = seen.filter(|seen| seen.run == before.run) {
+        if let Some(seen) = seen.filter(|seen| [before.run, ANY_RUN].contains(&seen.run)) {
             before = SpentTokens { all: seen.all, own: before.own.map(|own| seen.own.unwrap_or(own)), ..before };
         }
         Self::with_terms(BudgetTerms { left, before, prices: prices.map(Arc::new) }, ledger)
@@ -101,9 +103,15 @@ fn read_seen(header: &str, day: i64) -> Option<SpentTokens> {
         let mut members = header.split(',').filter_map(|member| member.trim().split_once('='));
         members.find(|(key, _)| *key == name).map(|(_, value)| value)
     };
-    let run = member("run")?.strip_prefix('"')?.strip_suffix('"')?.parse().ok()?;
+    let all = member("seen")?.parse::<u64>().ok()?;
+    let run = match member("run") {
+        Some(run) => run.strip_prefix('"')?.strip_suffix('"')?.parse().ok()?,
+        // The gateway knows nothing of any process.
+        None if all == 0 => ANY_RUN,
+        None => return None,
+    };
     let own = member("seen-own").and_then(|own| own.parse().ok());
-    Some(SpentTokens { day, run, all: member("seen")?.parse().ok()?, own })
+    Some(SpentTokens { day, run, all, own })
 }
 
 /// Returns the tokens that the process has counted, or with prices their cost.
@@ -188,6 +196,7 @@ mod tests {
             (", run=\"1795763226123456789\", seen=40", seen(None)),
             (", run=1795763226123456789, seen=40", None),
             (", seen=40", None),
+            (", seen=0, seen-own=0", Some(SpentTokens { day: DAY, run: ANY_RUN, all: 0, own: Some(0) })),
             (", run=\"5\", seen=-1", None),
         ] {
             assert_eq!(read_left(&format!("{left}{more}")), Some((left, expected)), "{more}");
@@ -214,6 +223,18 @@ mod tests {
         assert!(wait(&of_all, "ada", 1, NOON).is_some());
         let other = new(left, SpentTokens { run: 1, ..seen });
         assert_eq!(wait(&other, "ada", 0, NOON), None, "an earlier run");
+    }
+
+    #[test]
+    fn of_a_gateway_that_knows_of_no_process_all_that_this_one_has_counted_is_taken_off() {
+        let ledger = UsageLedger::default();
+        count(&ledger, "ada", 25);
+        let new = |header: &str| RequestBudget::new(read_left(header).unwrap(), None, "ada", &ledger);
+        let restarted = new("day=20784, all=30, own=26, seen=0, seen-own=0");
+        let older = new("day=20784, all=30, own=26");
+        assert_eq!((wait(&restarted, "ada", 0, NOON), wait(&older, "ada", 0, NOON)), (None, None));
+        count(&ledger, "ada", 1);
+        assert_eq!((wait(&restarted, "ada", 1, NOON), wait(&older, "ada", 1, NOON)), (Some(43_200), None));
     }
 
     #[test]

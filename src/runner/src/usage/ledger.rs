@@ -5,8 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crds::usage::{
-    KEPT_HOURS, MAX_CELLS, ModelPrices, OTHER_CALLER, SpentTokens, UsageCell, UsageKey, UsageReport, UsageTotals,
-    cut_name, day_of_hour, priced_name,
+    CountedCells, ModelPrices, SpentTokens, UsageKey, UsageReport, UsageTotals, cut_name, day_of_hour, priced_name,
 };
 use jiff::Timestamp;
 
@@ -16,9 +15,6 @@ use super::terms::{BudgetTerms, LatestBudgets};
 
 /// Bytes for each token of a model that has not reported its tokens yet.
 const BYTES_PER_TOKEN: u64 = 4;
-
-/// Most cells of a report. With the longest names these are less than the 4 MiB that sidecars and control planes read.
-const CELLS_PER_REPORT: usize = 2_000;
 
 /// Counter of the usage of models in this process. Clones share it.
 #[derive(Clone)]
@@ -30,28 +26,15 @@ pub(crate) struct UsageLedger {
 }
 
 /// Cells and ratios under one lock.
-///
-/// Invariant: `revision` is the largest revision of a cell.
 #[derive(Debug)]
 struct LedgerState {
-    /// Name of this run of the process: its start, in nanoseconds. The control plane adds the uid of the Pod.
-    instance: String,
-    /// The same as a number.
+    /// This run of the process: its start, in nanoseconds.
     run: u64,
-    revision: u64,
-    /// Newest hour in which a request was counted.
-    hour: i64,
-    cells: HashMap<UsageKey, CountedCell>,
+    /// Cells. The name of the run is the same number.
+    cells: CountedCells,
     /// Tokens of the newest day.
     today: DaySums,
     ratios: HashMap<Arc<str>, TokenRatio>,
-}
-
-#[derive(Debug, Default)]
-struct CountedCell {
-    totals: UsageTotals,
-    /// Number of its last change.
-    revision: u64,
 }
 
 /// Bytes and tokens of the requests whose tokens a model reported.
@@ -65,11 +48,8 @@ impl Default for UsageLedger {
     fn default() -> Self {
         let started = Timestamp::now().as_nanosecond();
         let state = LedgerState {
-            instance: started.to_string(),
             run: u64::try_from(started).unwrap_or_default(),
-            revision: 0,
-            hour: i64::MIN,
-            cells: HashMap::new(),
+            cells: CountedCells::new(started.to_string()),
             today: DaySums::default(),
             ratios: HashMap::new(),
         };
@@ -93,19 +73,9 @@ impl UsageLedger {
     pub(crate) fn count(&self, name: &str, key: UsageKey, totals: &UsageTotals) {
         self.metrics.count(name, key.purpose.as_str(), totals);
         let priced: Arc<str> = priced_name(&key.provider, &key.model).into();
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        if key.hour > state.hour {
-            state.hour = key.hour;
-            state.cells.retain(|kept, _| kept.hour >= key.hour - KEPT_HOURS);
-        }
+        let mut state = self.lock();
         state.today.count(day_of_hour(key.hour), &key.caller, &priced, totals);
-        let is_full = state.cells.len() >= MAX_CELLS && !state.cells.contains_key(&key);
-        let key = if is_full { UsageKey { caller: OTHER_CALLER.into(), ..key } } else { key };
-        state.revision += 1;
-        let cell = state.cells.entry(key).or_default();
-        cell.totals = cell.totals.plus(totals);
-        cell.revision = state.revision;
+        state.cells.count(key, totals);
     }
 
     /// Returns the tokens that were counted on this day, for all callers and for this one; empty: not known.
@@ -145,16 +115,7 @@ impl UsageLedger {
     /// Returns the cells that changed after this revision of this run of the process, from the first one on for another run. Of
     /// many it returns those that changed first, and the revision up to which these are all.
     pub(crate) fn report(&self, instance: &str, after: u64) -> UsageReport {
-        let state = self.lock();
-        let after = if instance == state.instance { after } else { 0 };
-        let mut changed: Vec<_> = state.cells.iter().filter(|(_, cell)| cell.revision > after).collect();
-        changed.sort_unstable_by_key(|(_, cell)| cell.revision);
-        let is_whole = changed.len() <= CELLS_PER_REPORT;
-        changed.truncate(CELLS_PER_REPORT);
-        let last = changed.last().filter(|_| !is_whole).map_or(state.revision, |(_, cell)| cell.revision);
-        let cell = |(key, cell): (&UsageKey, &CountedCell)| UsageCell { key: key.clone(), totals: cell.totals };
-        let cells = changed.into_iter().map(cell).collect();
-        UsageReport { instance: state.instance.clone(), revision: last, cells }
+        self.lock().cells.report(instance, after)
     }
 
     /// Learns how many tokens so many bytes of a model are.
@@ -189,7 +150,7 @@ impl UsageLedger {
 
 #[cfg(test)]
 mod tests {
-    use crds::usage::{LeftTokens, MAX_NAME_BYTES};
+    use crds::usage::{CELLS_PER_REPORT, KEPT_HOURS, LeftTokens, MAX_CELLS, MAX_NAME_BYTES, OTHER_CALLER, UsageCell};
 
     use super::*;
 
