@@ -2,10 +2,13 @@
 
 use crate::doctor::reading::{Installed, Installer};
 
+/// Follows a command of Helm: Helm 4 refuses to set back what another client has changed, and Helm 3 has no such flag.
+pub(super) const ON_CONFLICT: &str = "(with --force-conflicts if it reports a conflict)";
+
 /// Returns the command that brings back what is missing, as it was installed. Without `--force-conflicts` kubectl refuses to set
 /// back what another client has changed.
 pub(super) fn apply(installer: Installer, system: &str) -> String {
-    let helm = format!("helm upgrade --install recif <chart> -n {system} --reset-then-reuse-values");
+    let helm = format!("helm upgrade --install recif <chart> -n {system} --reset-then-reuse-values {ON_CONFLICT}");
     let manifests =
         "kubectl apply --server-side --force-conflicts -k <config/default, or the overlay that you applied>";
     match installer {
@@ -38,5 +41,11 @@ mod tests {
         assert_eq!(tools(Installer::Helm), [true, false]);
         assert_eq!(tools(Installer::Manifests), [false, true]);
         assert_eq!(tools(Installer::Unknown), [true, true]);
+    }
+
+    #[test]
+    fn a_remedy_says_when_to_override_what_another_client_has_changed() {
+        assert!(apply(Installer::Helm, "sys").ends_with(" (with --force-conflicts if it reports a conflict)"));
+        assert!(apply(Installer::Manifests, "sys").starts_with("kubectl apply --server-side --force-conflicts -k "));
     }
 }
