@@ -100,6 +100,12 @@ async fn with_an_older_crd(ns: &Namespace) -> Result<()> {
     let newer = agent("newer", json!({"imagePullPolicy": "IfNotPresent"}));
     ensure!(ns.would_apply(&newer).await.is_ok(), "the CRD does not take spec.imagePullPolicy");
 
+    // One that another client has changed: its annotations stay.
+    change_crd(ns, json!([{"op": "remove", "path": FIELD}])).await?;
+    let text = await_failure(ns, "crds", "took out spec.imagePullPolicy of agents.agents.recif.dev: ").await?;
+    follow(ns, &text).await?;
+    await_ok(ns, "crds").await?;
+
     // One of a release before: its schema has another digest.
     let [schema, version] = ANNOTATIONS;
     let digest = json!({"op": "replace", "path": schema, "value": "of a release before"});
