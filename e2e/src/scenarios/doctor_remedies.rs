@@ -84,6 +84,13 @@ async fn a_workload_that_pod_security_refuses_is_named_until_its_spec_is_changed
 
     ns.edit(AGENT, "bold", json!({"spec": {"podTemplate": null}})).await?;
     ns.await_agent_running("bold").await?;
+    await_no_failure(&ns).await?;
+
+    let containers = json!([{"name": "agent", "securityContext": {"privileged": true}}]);
+    ns.apply(&agent("bolder", json!({"podTemplate": {"spec": {"containers": containers}}}))).await?;
+    let words = "those of agent/bolder are refused, podTemplate: spec.containers[agent].securityContext.privileged";
+    await_failure(&ns, "pods", words).await?;
+    ns.delete(AGENT, "bolder").await?;
     await_no_failure(&ns).await
 }
 

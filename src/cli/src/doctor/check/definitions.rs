@@ -177,7 +177,7 @@ mod tests {
         let ours = [with(&["spec", "spec.env", "spec.env[].name", "spec.environment", "status"])];
         for (fields, told) in [
             (vec!["spec", "spec.env", "spec.env[].name", "spec.environment", "spec.more", "status"], None),
-            (vec!["spec", "spec.env", "spec.environment", "status"], Some("took out spec.env[].name of a: `recif crds")),
+            (vec!["spec", "spec.env", "spec.environment", "status"], Some("took out spec.env[].name of a: `recif")),
             (vec!["spec", "spec.environment", "status"], Some("took out spec.env of a: `recif crds")),
             (vec!["status"], Some("took out spec of a: `recif crds")),
             (vec!["spec"], Some("took out spec.env of a, spec.environment of a, status of a: `recif crds")),
