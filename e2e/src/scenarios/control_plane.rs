@@ -70,6 +70,10 @@ async fn lists_and_objects_are_as_the_cluster_has_them(ns: Namespace) -> Result<
     .await?;
     ensure!(fleet["items"][1]["why"].is_null(), "{fleet}");
     ensure!(fleet["counts"] == json!({"Agent": {"Resolving": 1, "Running": 1}}), "{fleet}");
+    let path = format!("/v1/agents/{}/waits/references", ns.name);
+    let around = await_shown(&ns, &target, &path, |around| !around["edges"].is_null()).await?;
+    let (from, to) = (format!("Agent/{}/waits", ns.name), format!("Tool/{}/nowhere", ns.name));
+    ensure!(around["edges"] == json!([{"from": from, "to": to, "broken": true}]), "{around}");
     let path = format!("/v1/agents/{}/runs", ns.name);
     let stored = ns.get(AGENT, "runs").await?;
     let version = stored.metadata.resource_version.clone();

@@ -74,6 +74,18 @@ describe("an object", () => {
     expect(yaml).toContain("  framework: corail\n");
   });
 
+  it("lists what it uses and what uses it, each with its state and a link", async () => {
+    const card = (title: string) => ui.page.locator(".card", { has: ui.page.getByRole("heading", { name: title, exact: true }) });
+    await open("lonely");
+    await card("Uses").locator(".child", { hasText: "shop-cart" }).getByText("missing").waitFor();
+    await card("Used by").getByText("No object that you may see refers to it.").waitFor();
+    await open("echo");
+    await card("Uses").getByRole("link", { name: "calculator" }).click();
+    await ui.page.getByRole("heading", { level: 1, name: "calculator" }).waitFor();
+    await card("Used by").locator(".child", { hasText: "Agent" }).getByRole("link", { name: "echo" }).waitFor();
+    expect(await card("Uses").count(), "the tool refers to nothing").toBe(0);
+  });
+
   it("that is not there says so", async () => {
     await open("nobody");
     await ui.page.getByRole("heading", { name: "Not found" }).waitFor();

@@ -16,6 +16,7 @@ import { Children } from "./Children.tsx";
 import { Conditions } from "./Conditions.tsx";
 import { Configuration } from "./Configuration.tsx";
 import { MachineView } from "./MachineView.tsx";
+import { References } from "./References.tsx";
 import { Timeline } from "./Timeline.tsx";
 
 const Yaml = lazy(() => import("./Yaml.tsx"));
@@ -90,7 +91,7 @@ export function ObjectPage(): ReactElement {
               </Link>
             ))}
           </nav>
-          {tab === "overview" && <Overview name={name} workload={kind.workload} phase={phase} ready={ready} status={object.data.status} />}
+          {tab === "overview" && <Overview name={name} kind={kind.kind} workload={kind.workload} phase={phase} ready={ready} status={object.data.status} />}
           {tab === "machine" && <MachineTab kind={kind.kind} phase={phase} name={name} />}
           {tab === "config" && <Configuration name={name} workload={kind.workload} />}
           {tab === "events" && <Events name={name} />}
@@ -173,13 +174,14 @@ function Facts({ summary, generation, observed }: { summary: Summary | undefined
 
 interface OverviewProps {
   name: Name;
+  kind: string;
   workload: boolean;
   phase: string | null;
   ready: string | undefined;
   status: KubeObject["status"];
 }
 
-function Overview({ name, workload, phase, ready, status }: OverviewProps): ReactElement {
+function Overview({ name, kind, workload, phase, ready, status }: OverviewProps): ReactElement {
   const trace = useQuery(traceQuery(name));
   return (
     <div className="overview">
@@ -203,13 +205,14 @@ function Overview({ name, workload, phase, ready, status }: OverviewProps): Reac
         <Card title="Children" flush>
           <Children name={name} />
         </Card>
+        <References name={name} kind={kind} />
       </div>
     </div>
   );
 }
 
 /** Shows one sentence: the reason why the object is not as its spec asks, and a remedy. */
-export function Why({ name, phase, ready, workload }: Omit<OverviewProps, "status">): ReactElement | null {
+export function Why({ name, phase, ready, workload }: Omit<OverviewProps, "status" | "kind">): ReactElement | null {
   const why = useQuery(whyQuery(name));
   if (!why.data) return why.error && <Notice tone="warn">The reason for this phase is not available: {why.error.message}</Notice>;
   const { sentence, waitingFor, children } = why.data;
