@@ -216,6 +216,13 @@ async fn what_hangs_on_an_object_is_shown(ns: Namespace) -> Result<()> {
         events["items"].as_array().is_some_and(|items| items.iter().any(|event| event["reason"] == "Running"))
     })
     .await?;
+    ns.apply(&agent("lost", json!({"image": "nowhere:1"}))).await?;
+    await_shown(&ns, &target, &format!("/v1/agents/{}/lost/events", ns.name), |events| {
+        let has = |event: &Value, field: &str, word: &str| event[field].as_str().is_some_and(|it| it.contains(word));
+        let is_it = |event: &Value| has(event, "object", "Pod/lost-") && has(event, "message", "nowhere:1");
+        events["items"].as_array().is_some_and(|items| items.iter().any(is_it))
+    })
+    .await?;
     await_shown(&ns, &target, &at("load"), |load| {
         load["inFlight"] == 0 && load["silent"] == 0 && load["pods"].as_array().is_some_and(|pods| pods.len() == 1)
     })

@@ -176,7 +176,7 @@ pub(super) const OPERATIONS: &[RestOperation] = &[
     RestOperation {
         path: "/v1/{plural}/{namespace}/{name}/events",
         id: "listEvents",
-        about: "Events about it.",
+        about: "Events about it, and warnings about its Pods.",
         query: &[],
         response: ResponseSchema::Json(schema::<Events>),
         handle: object::events,

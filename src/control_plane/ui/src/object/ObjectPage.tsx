@@ -94,7 +94,7 @@ export function ObjectPage(): ReactElement {
           {tab === "overview" && <Overview name={name} kind={kind.kind} workload={kind.workload} phase={phase} ready={ready} status={object.data.status} />}
           {tab === "machine" && <MachineTab kind={kind.kind} phase={phase} name={name} />}
           {tab === "config" && <Configuration name={name} workload={kind.workload} />}
-          {tab === "events" && <Events name={name} />}
+          {tab === "events" && <Events name={name} kind={kind.kind} />}
           {tab === "yaml" && (
             <Suspense fallback={<Loading />}>
               <Yaml object={object.data} />
@@ -272,7 +272,7 @@ function visited(trace: Trace | undefined): Set<string> {
   return new Set(trace?.entries.map((entry) => `${entry.from} ${entry.to}`));
 }
 
-function Events({ name }: { name: Name }): ReactElement {
+function Events({ name, kind }: { name: Name; kind: string }): ReactElement {
   const events = useQuery({ ...eventsQuery(name), refetchInterval: 10_000 });
   if (events.error) return <Failure error={events.error} what="the events" retry={() => void events.refetch()} />;
   if (!events.data) return <Loading />;
@@ -288,14 +288,15 @@ function Events({ name }: { name: Name }): ReactElement {
     <Card title="Events" flush>
       <ul className="lines">
         {items.map((event, index) => (
-          <EventLine key={index} event={event} />
+          <EventLine key={index} event={event} own={`${kind}/${name.name}`} />
         ))}
       </ul>
     </Card>
   );
 }
 
-function EventLine({ event }: { event: KubeEvent }): ReactElement {
+/** Event; `own` is the object of the page, which is not named. */
+export function EventLine({ event, own }: { event: KubeEvent; own: string }): ReactElement {
   const warning = event.type === "Warning";
   return (
     <li className="event">
@@ -304,6 +305,7 @@ function EventLine({ event }: { event: KubeEvent }): ReactElement {
         {event.reason}
       </span>
       <span className="grow">
+        {event.object !== own && <span className="muted">{event.object.replace("/", " ")}: </span>}
         {event.message}
         {event.count > 1 && <span className="muted"> ×{event.count}</span>}
       </span>
