@@ -18,6 +18,12 @@ pub(super) fn apply(installer: Installer, system: &str) -> String {
     }
 }
 
+/// Returns the command `apply` for what a value of the chart may have turned off, which a release keeps unless it is set again.
+pub(super) fn turn_on(apply: &str, value: &str) -> String {
+    const KEPT: &str = "--reset-then-reuse-values";
+    apply.replacen(KEPT, &format!("{KEPT} --set {value}=true"), 1)
+}
+
 /// Returns what to do about a part that is missing; `apply` brings it back.
 pub(super) fn install(apply: &str) -> String {
     format!("{apply}, or name its namespace with --system-namespace")
@@ -41,6 +47,14 @@ mod tests {
         assert_eq!(tools(Installer::Helm), [true, false]);
         assert_eq!(tools(Installer::Manifests), [false, true]);
         assert_eq!(tools(Installer::Unknown), [true, true]);
+    }
+
+    #[test]
+    fn what_a_value_of_the_chart_turned_off_is_turned_on_by_it() {
+        let on = |installer| turn_on(&apply(installer, "sys"), "controlPlane.enabled");
+        let flags = format!(" --reset-then-reuse-values --set controlPlane.enabled=true {ON_CONFLICT}");
+        assert!(on(Installer::Helm).ends_with(&flags), "{}", on(Installer::Helm));
+        assert_eq!(on(Installer::Manifests), apply(Installer::Manifests, "sys"));
     }
 
     #[test]
