@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 
 import { childrenQuery, whyQuery } from "../api/queries.ts";
 import type { Child, KubeEvent } from "../api/types.ts";
-import { EventLine, Why } from "./ObjectPage.tsx";
+import { EventText, Why } from "./ObjectPage.tsx";
 
 const name = { plural: "agents", namespace: "shop", name: "cart" };
 const child = (kind: string): Child => ({ kind, name: "cart", uid: "1", state: "", message: "" });
@@ -36,7 +36,7 @@ it.each([
 ])("an Event about %s says what it is about only if that is not the page's object", (object, named) => {
   const at = "2026-01-01T00:00:00Z";
   const event: KubeEvent = { object, type: "Warning", reason: "BackOff", message: "it ends", count: 3, firstAt: at, lastAt: at };
-  const html = renderToStaticMarkup(createElement(EventLine, { event, own: "Agent/cart" }));
+  const html = renderToStaticMarkup(createElement(EventText, { event, own: "Agent/cart" }));
   expect(html).toContain("it ends");
   expect(html).toContain("×3");
   expect(html.includes("Pod cart-7d4b9-x2x9z: ")).toBe(named);

@@ -295,8 +295,7 @@ function Events({ name, kind }: { name: Name; kind: string }): ReactElement {
   );
 }
 
-/** Event; `own` is the object of the page, which is not named. */
-export function EventLine({ event, own }: { event: KubeEvent; own: string }): ReactElement {
+function EventLine({ event, own }: { event: KubeEvent; own: string }): ReactElement {
   const warning = event.type === "Warning";
   return (
     <li className="event">
@@ -304,14 +303,21 @@ export function EventLine({ event, own }: { event: KubeEvent; own: string }): Re
         <Icon name={warning ? "warn" : "check"} />
         {event.reason}
       </span>
-      <span className="grow">
-        {event.object !== own && <span className="muted">{event.object.replace("/", " ")}: </span>}
-        {event.message}
-        {event.count > 1 && <span className="muted"> ×{event.count}</span>}
-      </span>
+      <EventText event={event} own={own} />
       <span className="muted">
         <Ago at={event.lastAt} />
       </span>
     </li>
+  );
+}
+
+/** Message of an Event, with the object that it is about, unless that is `own`, the object of the page. */
+export function EventText({ event, own }: { event: KubeEvent; own: string }): ReactElement {
+  return (
+    <span className="grow">
+      {event.object !== own && <span className="muted">{`${event.object.replace("/", " ")}: `}</span>}
+      {event.message}
+      {event.count > 1 && <span className="muted"> ×{event.count}</span>}
+    </span>
   );
 }
