@@ -4,18 +4,19 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { lazy, type ReactElement, type ReactNode, Suspense, useSyncExternalStore } from "react";
 
-import { isDegraded, kindOfPlural } from "../api/kinds.ts";
+import { isDegraded, kindOf, kindOfPlural } from "../api/kinds.ts";
 import { childrenQuery, eventsQuery, machineQuery, type Name, objectQuery, traceQuery, whyQuery } from "../api/queries.ts";
 import type { KubeEvent, KubeObject, Summary, Trace } from "../api/types.ts";
 import { type Tab, TABS } from "./tabs.ts";
 import { fleet } from "../fleet/store.ts";
 import { Icon } from "../shell/icons.tsx";
-import { Ago, Card, CopyButton, kindLabel, Phase, useTitle } from "../shell/parts.tsx";
+import { Ago, Card, CopyButton, kindLabel, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
 import { Failure, Loading, Notice, sentence, State } from "../shell/states.tsx";
 import { Children } from "./Children.tsx";
 import { Conditions } from "./Conditions.tsx";
 import { Configuration } from "./Configuration.tsx";
 import { MachineView } from "./MachineView.tsx";
+import { ownerOf } from "./owner.ts";
 import { References } from "./References.tsx";
 import { Timeline } from "./Timeline.tsx";
 
@@ -76,7 +77,7 @@ export function ObjectPage(): ReactElement {
         <>
           {gone && <Notice tone="warn">This object was deleted. What you see is how it was last.</Notice>}
           {kind.kind === "Agent" && typeof object.data.spec.description === "string" && <p className="description">{object.data.spec.description}</p>}
-          <Facts summary={summary} generation={object.data.metadata.generation} observed={object.data.status?.observedGeneration} />
+          <Facts summary={summary} metadata={object.data.metadata} observed={object.data.status?.observedGeneration} />
           <nav aria-label="Views" className="tabs">
             {TABS.map((one) => (
               <Link
@@ -149,12 +150,18 @@ function Actions({ kind, namespace, name }: Name & { kind: string }): ReactEleme
   );
 }
 
-function Facts({ summary, generation, observed }: { summary: Summary | undefined; generation: number | undefined; observed: unknown }): ReactElement | null {
+function Facts({ summary, metadata, observed }: { summary: Summary | undefined; metadata: KubeObject["metadata"]; observed: unknown }): ReactElement | null {
   if (!summary) return null;
+  const { generation } = metadata;
+  const owner = ownerOf(metadata);
   const facts: [string, ReactNode][] = [
     ["In this phase", <Ago key="since" at={summary.since} />],
     ["Age", <Ago key="age" at={summary.createdAt} />],
   ];
+  if (owner) {
+    const named = kindOf(owner.kind) ? <ObjectLink kind={owner.kind} namespace={summary.namespace} name={owner.name} /> : owner.name;
+    facts.push(["Made by", <span key="owner">{owner.kind} {named}</span>]);
+  }
   if (summary.replicas) facts.push(["Pods ready", `${summary.replicas.ready} of ${summary.replicas.desired}`]);
   facts.push(["Generation", observed === undefined || observed === generation ? String(generation ?? "–") : `${generation}, last seen ${String(observed)}`]);
   for (const [name, value] of Object.entries(summary.columns)) {
