@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use crds::{RefKind, Reference};
 use futures::FutureExt as _;
 use meta::Key;
 
@@ -48,7 +49,7 @@ pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
     .boxed()
 }
 
-/// Returns the references of one object, and those of others to it.
+/// Returns the references of one object, to Secrets and ConfigMaps too, and those of others to it.
 pub(super) fn references(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
@@ -58,6 +59,11 @@ pub(super) fn references(app: SharedAppState, caller: ApiCaller, asked: Operatio
         graph.add_object(&record);
         for link in &record.references {
             graph.add_reference(&record, link);
+        }
+        for reference in record.kind.references(&record.object()) {
+            if matches!(reference.kind, RefKind::Secret | RefKind::ConfigMap) {
+                graph.add_unread(&record, &reference);
+            }
         }
         let others = records.iter().filter(|other| other.uid != record.uid);
         for other in others.filter(|other| visible.sees(other.row, &other.key.namespace)) {
@@ -125,6 +131,24 @@ impl<'a> GraphBuilder<'a> {
             });
         }
         self.built.edges.push(Link { from, to, broken });
+    }
+
+    /// Adds a reference to a Secret or ConfigMap, of which nothing is read here.
+    fn add_unread(&mut self, record: &Record, reference: &Reference) {
+        let namespace = reference.namespace.as_ref().unwrap_or(&record.key.namespace);
+        let from = node_id(record.kind.name, &record.key.namespace, &record.key.name);
+        let to = node_id(reference.kind.as_str(), namespace, &reference.name);
+        if self.nodes.insert(to.clone()) {
+            self.built.nodes.push(Node {
+                kind: reference.kind.as_str().to_owned(),
+                namespace: namespace.clone(),
+                name: reference.name.clone(),
+                phase: None,
+                ready: Ready::Unknown,
+                missing: false,
+            });
+        }
+        self.built.edges.push(Link { from, to, broken: false });
     }
 }
 

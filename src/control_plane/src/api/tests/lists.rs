@@ -81,7 +81,10 @@ async fn references_are_drawn_and_broken_ones_marked() {
 
 #[tokio::test]
 async fn an_object_says_what_it_refers_to_and_what_refers_to_it() {
-    let api = Api::new(&stage());
+    let mut fleet = stage();
+    let provider = json!({ "type": "openai", "credentialsRef": { "name": "keys" } });
+    fleet.put("PluginConfig", "a", "openai", provider, json!({ "phase": "Available" }));
+    let api = Api::new(&fleet);
     let around = async |path: &str| {
         let (status, graph) = api.get(path).await;
         assert_eq!(status, 200, "{graph}");
@@ -95,5 +98,7 @@ async fn an_object_says_what_it_refers_to_and_what_refers_to_it() {
     assert_eq!(nodes, "ask gone flow");
     assert_eq!(edges, "Tool/a/ask Flow/a/gone, Flow/a/flow Tool/a/ask");
     assert_eq!(around("/v1/agents/a/two/references").await, ("two".to_owned(), String::new()));
+    let (nodes, edges) = around("/v1/pluginconfigs/a/openai/references").await;
+    assert_eq!((nodes.as_str(), edges.as_str()), ("openai keys", "PluginConfig/a/openai Secret/a/keys"));
     assert_eq!(api.get("/v1/flows/a/gone/references").await.0, 404);
 }

@@ -38,7 +38,8 @@ function Nodes({ nodes, namespace }: { nodes: GraphNode[]; namespace: string }):
   return (
     <ul className="lines">
       {nodes.map((node) => {
-        const { text, tone } = stateOfNode(node);
+        // Of Secrets and ConfigMaps only the names are known.
+        const state = kindOf(node.kind) && stateOfNode(node);
         return (
           <li key={`${node.kind}/${node.namespace}/${node.name}`} className="child">
             <span className="muted small child-kind">{node.kind}</span>
@@ -46,7 +47,7 @@ function Nodes({ nodes, namespace }: { nodes: GraphNode[]; namespace: string }):
               {kindOf(node.kind) && !node.missing ? <ObjectLink kind={node.kind} namespace={node.namespace} name={node.name} /> : <span>{node.name}</span>}
               {node.namespace !== namespace && <p className="small muted">{`in ${node.namespace}`}</p>}
             </div>
-            <span className={`phase small tone-${tone}`}>{text}</span>
+            {state && <span className={`phase small tone-${state.tone}`}>{state.text}</span>}
           </li>
         );
       })}
