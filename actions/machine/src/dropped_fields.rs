@@ -165,7 +165,8 @@ pub(super) fn affect_decisions<P>(paths: &BTreeSet<String>, table: &Table<P>) ->
 pub(super) fn sentence<K: PhasedObject>(paths: &BTreeSet<String>) -> String {
     let fields: Vec<_> = paths.iter().map(|path| format!("status.{path}")).collect();
     format!(
-        "the CRD {} drops {}: helm upgrade recif-crds <chart>, or kubectl apply --server-side -k config/crd",
+        "the CRD {} drops {}: helm upgrade recif-crds <chart>, or kubectl apply --server-side --force-conflicts -k \
+         config/crd",
         K::CRD,
         fields.join(", ")
     )
@@ -234,7 +235,7 @@ mod tests {
         assert!(dropped.affects_decisions(&TABLE));
         let said = dropped.sentence::<Lamp>().unwrap_or_default();
         let expected = "the CRD lamps.example.com drops status.children[].replicas, status.renderVersion: helm upgrade \
-                        recif-crds <chart>, or kubectl apply --server-side -k config/crd";
+                        recif-crds <chart>, or kubectl apply --server-side --force-conflicts -k config/crd";
         assert_eq!(said, expected);
         assert!(!dropped.is_upgraded());
         assert_eq!(learned(&dropped, json!({}), sent.clone(), sent), Vec::<String>::new());

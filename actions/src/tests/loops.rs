@@ -85,7 +85,7 @@ async fn a_dropped_field_is_written_once_in_ten_minutes_until_the_crd_is_upgrade
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     let sentence = "the CRD agents.agents.recif.dev drops status.currentReplicas: helm upgrade recif-crds <chart>, or \
-                kubectl apply --server-side -k config/crd";
+                kubectl apply --server-side --force-conflicts -k config/crd";
     let outdated = condition(&sim, "CRDOutdated");
     assert_eq!((&outdated["status"], &outdated["message"]), (&json!("True"), &json!(sentence)));
     assert_eq!((ready(&sim).0, operator.outdated_crd()), ("Running".into(), Some(sentence.to_owned())));

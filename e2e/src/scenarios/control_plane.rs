@@ -70,6 +70,10 @@ async fn lists_and_objects_are_as_the_cluster_has_them(ns: Namespace) -> Result<
     .await?;
     ensure!(fleet["items"][1]["why"].is_null(), "{fleet}");
     ensure!(fleet["counts"] == json!({"Agent": {"Resolving": 1, "Running": 1}}), "{fleet}");
+    let path = format!("/v1/agents/{}/waits/references", ns.name);
+    let around = await_shown(&ns, &target, &path, |around| !around["edges"].is_null()).await?;
+    let (from, to) = (format!("Agent/{}/waits", ns.name), format!("Tool/{}/nowhere", ns.name));
+    ensure!(around["edges"] == json!([{"from": from, "to": to, "broken": true}]), "{around}");
     let path = format!("/v1/agents/{}/runs", ns.name);
     let stored = ns.get(AGENT, "runs").await?;
     let version = stored.metadata.resource_version.clone();
@@ -210,6 +214,13 @@ async fn what_hangs_on_an_object_is_shown(ns: Namespace) -> Result<()> {
     ensure!(text.contains("CORAIL_AGENT_NAME") && !text.contains("hunter2"), "{rendered}");
     await_shown(&ns, &target, &at("events"), |events| {
         events["items"].as_array().is_some_and(|items| items.iter().any(|event| event["reason"] == "Running"))
+    })
+    .await?;
+    ns.apply(&agent("lost", json!({"image": "nowhere:1"}))).await?;
+    await_shown(&ns, &target, &format!("/v1/agents/{}/lost/events", ns.name), |events| {
+        let has = |event: &Value, field: &str, word: &str| event[field].as_str().is_some_and(|it| it.contains(word));
+        let is_it = |event: &Value| has(event, "object", "Pod/lost-") && has(event, "message", "nowhere:1");
+        events["items"].as_array().is_some_and(|items| items.iter().any(is_it))
     })
     .await?;
     await_shown(&ns, &target, &at("load"), |load| {

@@ -84,6 +84,13 @@ async fn a_workload_that_pod_security_refuses_is_named_until_its_spec_is_changed
 
     ns.edit(AGENT, "bold", json!({"spec": {"podTemplate": null}})).await?;
     ns.await_agent_running("bold").await?;
+    await_no_failure(&ns).await?;
+
+    let containers = json!([{"name": "agent", "securityContext": {"privileged": true}}]);
+    ns.apply(&agent("bolder", json!({"podTemplate": {"spec": {"containers": containers}}}))).await?;
+    let words = "those of agent/bolder are refused, podTemplate: spec.containers[agent].securityContext.privileged";
+    await_failure(&ns, "pods", words).await?;
+    ns.delete(AGENT, "bolder").await?;
     await_no_failure(&ns).await
 }
 
@@ -99,6 +106,12 @@ async fn with_an_older_crd(ns: &Namespace) -> Result<()> {
     await_no_failure(ns).await?;
     let newer = agent("newer", json!({"imagePullPolicy": "IfNotPresent"}));
     ensure!(ns.would_apply(&newer).await.is_ok(), "the CRD does not take spec.imagePullPolicy");
+
+    // One that another client has changed: its annotations stay.
+    change_crd(ns, json!([{"op": "remove", "path": FIELD}])).await?;
+    let text = await_failure(ns, "crds", "took out spec.imagePullPolicy of agents.agents.recif.dev: ").await?;
+    follow(ns, &text).await?;
+    await_ok(ns, "crds").await?;
 
     // One of a release before: its schema has another digest.
     let [schema, version] = ANNOTATIONS;

@@ -17,10 +17,13 @@ use crds::{
     tool_server::{TOOLS_KEY, tools_config_map},
     usage::usage_key,
 };
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{ConfigMap, Pod},
-    events::v1::Event,
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Pod},
+        events::v1::Event,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
 };
 use meta::Key;
 use serde_json::Error;
@@ -29,7 +32,7 @@ use super::fleet::mask_rendered;
 
 /// Caches of the objects related to ours.
 ///
-/// Invariant: each index holds what its map holds, `pods` or `events`, because it subscribes to the changes of that map.
+/// Invariant: each index holds what its maps hold, because it subscribes to their changes.
 #[derive(Debug, Default)]
 pub(super) struct RelatedObjects {
     /// Deployments that the operator made.
@@ -38,8 +41,10 @@ pub(super) struct RelatedObjects {
     pub(super) config_maps: Arc<ObjectMap<ConfigMapRecord>>,
     /// Pods that belong to workloads.
     pub(super) pods: Arc<ObjectMap<PodRecord>>,
-    /// Events about objects of our kinds.
+    /// Events of the operator about objects of our kinds.
     pub(super) events: Arc<ObjectMap<EventRecord>>,
+    /// Warnings about Pods, by any reporter.
+    pub(super) pod_warnings: Arc<ObjectMap<EventRecord>>,
     /// Pods by label and name of their workload.
     by_workload: Arc<Index<(String, Key), PodRecord>>,
     /// Pods by their uid.
@@ -132,8 +137,10 @@ impl RelatedObjects {
         around.pods.subscribe(move |change| index.apply_change(change, |pod| vec![pod.uid.clone()]));
         let index = around.by_address.clone();
         around.pods.subscribe(move |change| index.apply_change(change, |pod| pod.ip.into_iter().collect()));
-        let index = around.by_object.clone();
-        around.events.subscribe(move |change| index.apply_change(change, |event| vec![event.about.clone()]));
+        for events in [&around.events, &around.pod_warnings] {
+            let index = around.by_object.clone();
+            events.subscribe(move |change| index.apply_change(change, |event| vec![event.about.clone()]));
+        }
         around
     }
 
@@ -277,16 +284,24 @@ fn sidecar_port(pod: &Pod) -> u16 {
 /// Decodes an Event.
 pub(super) fn event(_: &ObjectVersion, json: &str) -> Result<EventRecord, Error> {
     let event: Event = serde_json::from_str(json)?;
-    let made = event.metadata.creation_timestamp.map(|time| time.0.to_string()).unwrap_or_default();
-    let first = event.event_time.as_ref().map(|time| time.0.to_string()).unwrap_or(made);
-    let series = event.series;
-    let last = series.as_ref().map_or_else(|| first.clone(), |series| series.last_observed_time.0.to_string());
+    let text = |time: Option<Time>| time.map(|time| time.0.to_string());
+    let made = text(event.metadata.creation_timestamp);
+    // A kubelet counts in the fields of the core group.
+    let older = text(event.deprecated_first_timestamp).or(made).unwrap_or_default();
+    let first = event.event_time.map_or(older, |time| time.0.to_string());
+    let (count, last) = match event.series {
+        Some(series) => (series.count, series.last_observed_time.0.to_string()),
+        None => {
+            let last = text(event.deprecated_last_timestamp).unwrap_or_else(|| first.clone());
+            (event.deprecated_count.unwrap_or_default().max(1), last)
+        }
+    };
     Ok(EventRecord {
         about: event.regarding.and_then(|object| object.uid).unwrap_or_default().into(),
         type_: event.type_.unwrap_or_default().into(),
         reason: event.reason.unwrap_or_default().into(),
         message: event.note.unwrap_or_default().into(),
-        count: series.map_or(1, |series| series.count),
+        count,
         times: (first.into(), last.into()),
     })
 }

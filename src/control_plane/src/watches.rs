@@ -17,6 +17,8 @@ use super::{
 const MANAGED_BY_OPERATOR: Option<&str> = Some("app.kubernetes.io/managed-by=recif-operator");
 /// Field selector of the Events that the operator wrote. Other reporters do not write about objects of our kinds.
 const REPORTED_BY_OPERATOR: &str = "reportingController=recif-operator";
+/// Field selector of the warnings about Pods. Other Events about them are many, and say only that all is well.
+const POD_WARNINGS: &str = "type=Warning,regarding.kind=Pod";
 
 /// Starts the watches of our kinds.
 pub(super) fn watch_fleet(watches: &Watches, fleet: &Arc<FleetCache>, tasks: &mut JoinSet<()>) {
@@ -51,7 +53,10 @@ pub(super) fn watch_related(
     watches.watch(watch_source(ours(Resource::POD, None), Arc::new(related::pod)), &around.pods, tasks);
     let events = (Resource::EVENT, None, Some(REPORTED_BY_OPERATOR));
     watches.watch(watch_source(events, Arc::new(related::event)), &around.events, tasks);
+    let warnings = (Resource::EVENT, None, Some(POD_WARNINGS));
+    watches.watch(watch_source(warnings, Arc::new(related::event)), &around.pod_warnings, tasks);
 }
+
 /// Returns the server that a change of a ConfigMap is about, and its tools as of this change: `None` if the ConfigMap no longer
 /// holds them.
 fn tools_change(change: &Change<ConfigMapRecord>) -> Option<(&'static ApiKind, Key, Option<Arc<str>>)> {

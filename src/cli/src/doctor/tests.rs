@@ -185,6 +185,26 @@ async fn a_workload_whose_pods_are_refused_fails_alone() {
 }
 
 #[tokio::test]
+async fn a_workload_beyond_the_level_of_the_operator_fails_alone() {
+    fn privileged(method: &Method, path: &str, body: &Value) -> (u16, Value) {
+        match path {
+            "/apis/agents.recif.dev/v1/namespaces/team-a/agents" if *method == Method::GET => {
+                let said = "podTemplate: spec.hostNetwork violates the Pod Security level baseline, which it enforces";
+                let ready = json!({ "type": "Ready", "status": "False", "reason": "InvalidSpec", "message": said });
+                let agent = json!({ "metadata": { "name": "x" }, "status": { "conditions": [ready] } });
+                (200, json!({ "metadata": {}, "items": [agent] }))
+            }
+            _ => empty_cluster(method, path, body),
+        }
+    }
+    let report = examine(&live(privileged), scope()).await.unwrap();
+    let failed: Vec<_> = report.findings.iter().filter(|finding| finding.verdict == Verdict::Fail).collect();
+    assert_eq!((failed.len(), failed[0].check), (1, "pods"), "{}", report.text());
+    let words = "those of agent/x are refused, podTemplate: spec.hostNetwork violates";
+    assert!(failed[0].text.contains(words), "{}", failed[0].text);
+}
+
+#[tokio::test]
 async fn a_caller_who_may_read_nothing_is_told_so() {
     let error = examine(&live(refused), scope()).await.unwrap_err();
     assert!(matches!(error, CliError::Forbidden(_)) && error.code() == Exit::Forbidden, "{error}");

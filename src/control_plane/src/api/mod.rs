@@ -2,6 +2,7 @@
 
 mod children;
 mod diagnosis;
+mod graph;
 mod graph_types;
 mod history;
 mod lists;

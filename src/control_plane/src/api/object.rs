@@ -1,5 +1,7 @@
 //! One object and the data about it: status, history, Events, load and tools.
 
+use std::sync::Arc;
+
 use crds::{ApiKind, MCPServerSpec, Role};
 use futures::FutureExt as _;
 use meta::Key;
@@ -16,7 +18,7 @@ use super::{
     step_types::{Step, Trace},
     types::{Event, Events, ToolDefinition, Tools},
 };
-use crate::{app::SharedAppState, auth::ApiCaller, fleet::FleetEntry};
+use crate::{app::SharedAppState, auth::ApiCaller, fleet::FleetEntry, related::EventRecord};
 
 /// Parameters of the history of an object.
 pub(super) const TRACE: &[Param] = &[Param {
@@ -109,27 +111,34 @@ pub(super) fn trace(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
     .boxed()
 }
 
-/// Returns the Events about it.
+/// Returns the Events about it, and the warnings about its Pods.
 pub(super) fn events(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
-        let mut items: Vec<Event> = app
-            .related
-            .events_of(&record.uid)
-            .iter()
-            .map(|seen| Event {
-                type_: seen.type_.to_string(),
-                reason: seen.reason.to_string(),
-                message: seen.message.to_string(),
-                count: seen.count,
-                first_at: seen.times.0.to_string(),
-                last_at: seen.times.1.to_string(),
-            })
-            .collect();
+        let mut items = events_about(&app, &record.uid, &format!("{}/{}", record.kind.name, record.key.name));
+        if record.kind.role == Role::Workload {
+            for pod in app.related.pods_of(record.kind, &record.key) {
+                items.extend(events_about(&app, &pod.uid, &format!("Pod/{}", pod.name)));
+            }
+        }
         items.sort_by(|one, other| other.last_at.cmp(&one.last_at));
         OperationResponse::of(&Events { items })
     }
     .boxed()
+}
+
+/// Returns the Events about the object with this uid, which is shown by this name.
+fn events_about(app: &SharedAppState, uid: &str, object: &str) -> Vec<Event> {
+    let event = |seen: &Arc<EventRecord>| Event {
+        object: object.to_owned(),
+        type_: seen.type_.to_string(),
+        reason: seen.reason.to_string(),
+        message: seen.message.to_string(),
+        count: seen.count,
+        first_at: seen.times.0.to_string(),
+        last_at: seen.times.1.to_string(),
+    };
+    app.related.events_of(uid).iter().map(event).collect()
 }
 
 /// Returns its load.

@@ -1,17 +1,15 @@
-//! Operations about the whole fleet or no object: the graph, the state machines, the caller.
-
-use std::collections::BTreeSet;
+//! Operations about no object: the state machines, the caller.
 
 use actions::kind::ControlledKind;
 use crds::{ApiKind, RemoteMCPServer, Role};
 use futures::FutureExt as _;
 use http::StatusCode;
 use machine::{Edge as TableEdge, EdgeFrom};
-use meta::{Key, Phase, PhasedObject as _};
+use meta::{Phase, PhasedObject as _};
 
 use super::{
-    graph_types::{Edge, Graph, Link, Machine, Node},
-    operation::{OperationFuture, OperationRequest, Param, ParamValues},
+    graph_types::{Edge, Machine},
+    operation::{OperationFuture, OperationRequest},
     problem::Problem,
     response::OperationResponse,
     types::Me,
@@ -19,72 +17,7 @@ use super::{
 use crate::{
     app::SharedAppState,
     auth::{ApiCaller, Auth},
-    fleet::{Ready, Record},
 };
-
-/// Parameters of the graph.
-pub(super) const GRAPH: &[Param] = &[Param {
-    name: "namespace",
-    about: "Only references of objects in this namespace.",
-    values: ParamValues::Text,
-    repeatable: false,
-}];
-
-/// Returns the graph of references between objects.
-pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
-    async move {
-        let only = asked.one("namespace").filter(|name| !name.is_empty());
-        let visible = app.auth.visibility(&caller, &app.fleet, &[], &[]).await?;
-        let (_, records) = app.fleet.snapshot();
-        let mut graph = Graph { nodes: Vec::new(), edges: Vec::new() };
-        let mut nodes = BTreeSet::new();
-        let shown = |record: &&std::sync::Arc<Record>| {
-            only.is_none_or(|only| only == record.key.namespace) && visible.sees(record.row, &record.key.namespace)
-        };
-        for record in records.iter().filter(shown) {
-            nodes.insert(node_id(record.kind.name, &record.key.namespace, &record.key.name));
-            graph.nodes.push(Node {
-                kind: record.kind.name.to_owned(),
-                namespace: record.key.namespace.clone(),
-                name: record.key.name.clone(),
-                phase: record.phase.as_deref().map(str::to_owned),
-                ready: record.ready,
-                missing: false,
-            });
-        }
-        for record in records.iter().filter(shown) {
-            let from = node_id(record.kind.name, &record.key.namespace, &record.key.name);
-            for link in &record.references {
-                let to = node_id(link.kind.name, &link.namespace, &link.name);
-                let seen = crate::fleet::row(link.kind).is_some_and(|row| visible.sees(row, &link.namespace));
-                let found =
-                    app.fleet.get(link.kind, &Key::new(&*link.namespace, &*link.name)).map(|entry| entry.record);
-                // A caller does not learn whether an object exists that it may not see.
-                let missing = seen && found.is_none();
-                let found = found.filter(|_| seen);
-                let phase = found.as_ref().and_then(|found| found.phase.as_deref().map(str::to_owned));
-                let broken = missing || matches!(phase.as_deref(), Some("Error" | "Failed"));
-                if nodes.insert(to.clone()) {
-                    graph.nodes.push(Node {
-                        kind: link.kind.name.to_owned(),
-                        namespace: link.namespace.to_string(),
-                        name: link.name.to_string(),
-                        phase,
-                        ready: found.map_or(Ready::Unknown, |found| found.ready),
-                        missing,
-                    });
-                }
-                graph.edges.push(Link { from: from.clone(), to, broken });
-            }
-        }
-        OperationResponse::of(&graph)
-    }
-    .boxed()
-}
-
-fn node_id(kind: &str, namespace: &str, name: &str) -> String {
-    format!("{kind}/{namespace}/{name}")
-}
 
 /// Returns the state machine of a kind.
 pub(super) fn machine(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {

@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    children, diagnosis,
+    children, diagnosis, graph,
     graph_types::{Graph, Machine},
     history, lists, object,
     operation::{ResponseSchema, RestOperation},
@@ -41,9 +41,9 @@ pub(super) const OPERATIONS: &[RestOperation] = &[
         path: "/v1/graph",
         id: "getGraph",
         about: "Who refers to what, and which references are broken.",
-        query: overview::GRAPH,
+        query: graph::GRAPH,
         response: ResponseSchema::Json(schema::<Graph>),
-        handle: overview::graph,
+        handle: graph::graph,
     },
     RestOperation {
         path: "/v1/history",
@@ -176,10 +176,18 @@ pub(super) const OPERATIONS: &[RestOperation] = &[
     RestOperation {
         path: "/v1/{plural}/{namespace}/{name}/events",
         id: "listEvents",
-        about: "Events about it.",
+        about: "Events about it, and warnings about its Pods.",
         query: &[],
         response: ResponseSchema::Json(schema::<Events>),
         handle: object::events,
+    },
+    RestOperation {
+        path: "/v1/{plural}/{namespace}/{name}/references",
+        id: "getReferences",
+        about: "What it refers to, and what refers to it.",
+        query: &[],
+        response: ResponseSchema::Json(schema::<Graph>),
+        handle: graph::references,
     },
     RestOperation {
         path: "/v1/{plural}/{namespace}/{name}/load",

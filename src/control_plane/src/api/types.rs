@@ -129,7 +129,7 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// Events about an object.
+/// Events about an object, and warnings about its Pods.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Events {
     /// All of them, the newest first.
@@ -140,6 +140,8 @@ pub(super) struct Events {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Event {
+    /// What it is about: Kind/name.
+    pub(super) object: String,
     /// Normal or Warning.
     #[serde(rename = "type")]
     pub(super) type_: String,

@@ -1,6 +1,6 @@
 import { describe, expect, inject, it } from "vitest";
 
-import type { Trace, TraceEntry, Transition } from "../src/api/types.ts";
+import type { KubeObject, Trace, TraceEntry, Transition } from "../src/api/types.ts";
 import { stretches } from "../src/object/timeline.ts";
 import { apply, kubectl, object, until } from "./cluster.ts";
 import { openPage, stage } from "./page.ts";
@@ -72,6 +72,31 @@ describe("an object", () => {
     const yaml = await ui.page.getByLabel("YAML", { exact: true }).innerText();
     expect(yaml).toContain("kind: Agent\n");
     expect(yaml).toContain("  framework: corail\n");
+  });
+
+  it("lists what it uses and what uses it, each with its state and a link", async () => {
+    const card = (title: string) => ui.page.locator(".card", { has: ui.page.getByRole("heading", { name: title, exact: true }) });
+    await open("lonely");
+    await card("Uses").locator(".child", { hasText: "shop-cart" }).getByText("missing").waitFor();
+    await card("Used by").getByText("No object that you may see refers to it.").waitFor();
+    await open("echo");
+    await card("Uses").getByRole("link", { name: "calculator" }).click();
+    await ui.page.getByRole("heading", { level: 1, name: "calculator" }).waitFor();
+    await card("Used by").locator(".child", { hasText: "Agent" }).getByRole("link", { name: "echo" }).waitFor();
+    expect(await card("Uses").count(), "the tool refers to nothing").toBe(0);
+  });
+
+  it("names the object that made it", async () => {
+    const page = await openPage(ui.browser);
+    await page.route(`**/api/v1/tools/${namespace}/calculator`, async (route) => {
+      const real = (await (await route.fetch()).json()) as KubeObject;
+      const ownerReferences = [{ kind: "MCPServer", name: "desk", controller: true }];
+      await route.fulfill({ json: { ...real, metadata: { ...real.metadata, ownerReferences } } });
+    });
+    await page.goto(`${ui.control.url}/ui/objects/tools/${namespace}/calculator`);
+    await page.locator(".facts", { hasText: "Made by" }).getByRole("link", { name: "desk" }).click();
+    await page.getByRole("heading", { level: 1, name: "desk" }).waitFor();
+    await page.context().close();
   });
 
   it("that is not there says so", async () => {

@@ -2,10 +2,13 @@
 
 use crate::doctor::reading::{Installed, Installer};
 
+/// Follows a command of Helm: Helm 4 refuses to set back what another client has changed, and Helm 3 has no such flag.
+pub(super) const ON_CONFLICT: &str = "(with --force-conflicts if it reports a conflict)";
+
 /// Returns the command that brings back what is missing, as it was installed. Without `--force-conflicts` kubectl refuses to set
 /// back what another client has changed.
 pub(super) fn apply(installer: Installer, system: &str) -> String {
-    let helm = format!("helm upgrade --install recif <chart> -n {system} --reset-then-reuse-values");
+    let helm = format!("helm upgrade --install recif <chart> -n {system} --reset-then-reuse-values {ON_CONFLICT}");
     let manifests =
         "kubectl apply --server-side --force-conflicts -k <config/default, or the overlay that you applied>";
     match installer {
@@ -13,6 +16,12 @@ pub(super) fn apply(installer: Installer, system: &str) -> String {
         Installer::Manifests => manifests.to_owned(),
         Installer::Unknown => format!("{helm}, or {manifests}"),
     }
+}
+
+/// Returns the command `apply` for what a value of the chart may have turned off, which a release keeps unless it is set again.
+pub(super) fn turn_on(apply: &str, value: &str) -> String {
+    const KEPT: &str = "--reset-then-reuse-values";
+    apply.replacen(KEPT, &format!("{KEPT} --set {value}=true"), 1)
 }
 
 /// Returns what to do about a part that is missing; `apply` brings it back.
@@ -38,5 +47,19 @@ mod tests {
         assert_eq!(tools(Installer::Helm), [true, false]);
         assert_eq!(tools(Installer::Manifests), [false, true]);
         assert_eq!(tools(Installer::Unknown), [true, true]);
+    }
+
+    #[test]
+    fn what_a_value_of_the_chart_turned_off_is_turned_on_by_it() {
+        let on = |installer| turn_on(&apply(installer, "sys"), "controlPlane.enabled");
+        let flags = format!(" --reset-then-reuse-values --set controlPlane.enabled=true {ON_CONFLICT}");
+        assert!(on(Installer::Helm).ends_with(&flags), "{}", on(Installer::Helm));
+        assert_eq!(on(Installer::Manifests), apply(Installer::Manifests, "sys"));
+    }
+
+    #[test]
+    fn a_remedy_says_when_to_override_what_another_client_has_changed() {
+        assert!(apply(Installer::Helm, "sys").ends_with(" (with --force-conflicts if it reports a conflict)"));
+        assert!(apply(Installer::Manifests, "sys").starts_with("kubectl apply --server-side --force-conflicts -k "));
     }
 }

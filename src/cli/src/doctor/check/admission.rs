@@ -3,9 +3,12 @@
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::super::{
-    finding::{Finding, Issue},
-    reading::{Installed, Part, Read},
+use super::{
+    super::{
+        finding::{Finding, Issue},
+        reading::{Installed, Part, Read},
+    },
+    absent::turn_on,
 };
 
 const CHECK: &str = "admission-policies";
@@ -42,7 +45,8 @@ pub(super) fn check(
     let found = |list: &'_ [Value], name: &str| list.iter().find(|it| it["metadata"]["name"] == name).cloned();
     if ours.iter().all(|policy| found(policies, &policy.name).is_none()) {
         let what = "none of ours is there, so nothing but RBAC holds the operator and the gateway";
-        return Finding::judge(CHECK, TITLE, "", vec![Issue::warn(what, format!("turn them on again: {apply}"))]);
+        let remedy = format!("turn them on again: {}", turn_on(apply, "admissionPolicy.enabled"));
+        return Finding::judge(CHECK, TITLE, "", vec![Issue::warn(what, remedy)]);
     }
     let mut issues = Vec::new();
     for policy in &ours {

@@ -69,7 +69,7 @@ fn judge_pull(pulled: &Pulled) -> Option<Issue> {
             Issue::warn(format!("{image} in {place} was not pulled, {why}"), "leave out --pull")
         }
         PullOutcome::Unread(why) => {
-            Issue::fail(format!("{image} in {place} was not pulled, {why}"), "mend that, or leave out --pull")
+            Issue::fail(format!("{image} in {place} was not pulled, {why}"), "fix that, or leave out --pull")
         }
     })
 }

@@ -1,5 +1,6 @@
 //! Rows 2 and 11: dry runs of the sample agent: whether native sidecars are kept, and whether the namespace takes it. And the
-//! workloads there whose own Pods are refused, such as by a `podTemplate` that Pod Security forbids.
+//! workloads there whose own Pods are refused, such as by a `podTemplate` that Pod Security of the namespace or of the operator
+//! forbids.
 
 use serde_json::Value;
 

@@ -7,7 +7,7 @@ use super::{
         finding::{Finding, Issue},
         reading::{Database, Installed, Part, Read, Unread},
     },
-    absent::{absent, install},
+    absent::{absent, install, turn_on},
 };
 
 const CHECK: &str = "gateway-and-control-plane";
@@ -47,7 +47,7 @@ pub(super) fn check(
                 // The control plane may be left out.
                 issues.push(match *name {
                     "gateway" => Issue::fail(what, install(apply)),
-                    _ => Issue::warn(what, install(apply)),
+                    _ => Issue::warn(what, install(&turn_on(apply, "controlPlane.enabled"))),
                 });
             }
             Err(why) => unread = Some(why.clone()),

@@ -1,11 +1,12 @@
 //! Reads of the API server, each with a deadline, and with what may not be read counted.
 
 use std::{
+    collections::BTreeSet,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
-use crds::{CRD_SCHEMA, CRD_VERSION, GROUP, KINDS};
+use crds::{CRD_SCHEMA, CRD_VERSION, GROUP, KINDS, VERSION};
 use http::Method;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -244,8 +245,33 @@ pub(in crate::doctor) fn definition(definition: &Value) -> Definition {
         name: text(definition, "/metadata/name"),
         schema: annotation(CRD_SCHEMA),
         version: annotation(CRD_VERSION),
+        fields: fields(definition),
         established: is_true(definition, "Established"),
         by_helm: is_by_helm(definition),
+    }
+}
+
+/// Returns the paths of the fields in the schema of a CustomResourceDefinition; `[]` stands for every item of a list, `.*` for
+/// every value of a map.
+fn fields(definition: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let ours = items(definition, "/spec/versions").find(|version| version["name"] == VERSION);
+    if let Some(schema) = ours.and_then(|version| version.pointer("/schema/openAPIV3Schema")) {
+        collect_fields(schema, "", &mut found);
+    }
+    found
+}
+
+fn collect_fields(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        collect_fields(field, &path, found);
+        found.insert(path);
+    }
+    for (inner, suffix) in [("items", "[]"), ("additionalProperties", ".*")] {
+        if schema[inner].is_object() {
+            collect_fields(&schema[inner], &format!("{path}{suffix}"), found);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Readings of a cluster that are judged: the scope of the checks, nodes and definitions.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 /// Architectures of our images.
 pub(in crate::doctor) const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
@@ -66,6 +66,8 @@ pub(in crate::doctor) struct Definition {
     pub schema: Option<String>,
     /// Version of Récif that it is of, from its annotation.
     pub version: Option<String>,
+    /// Paths of the fields in its schema, such as `spec.image`.
+    pub fields: BTreeSet<String>,
     /// True if the API server serves it.
     pub established: bool,
     /// True if it is of a chart.

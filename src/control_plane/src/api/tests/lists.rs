@@ -1,7 +1,7 @@
 //! Tests of responses about many objects: lists and the graph.
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Api, bytes, stage};
 
@@ -77,4 +77,28 @@ async fn references_are_drawn_and_broken_ones_marked() {
     assert_eq!(missing, [&gone]);
     let two = graph["nodes"].as_array().unwrap().iter().find(|node| node["name"] == "two").unwrap();
     assert_eq!((&two["phase"], &two["ready"]), (&json!("Failed"), &json!("False")));
+}
+
+#[tokio::test]
+async fn an_object_says_what_it_refers_to_and_what_refers_to_it() {
+    let mut fleet = stage();
+    let provider = json!({ "type": "openai", "credentialsRef": { "name": "keys" } });
+    fleet.put("PluginConfig", "a", "openai", provider, json!({ "phase": "Available" }));
+    let api = Api::new(&fleet);
+    let around = async |path: &str| {
+        let (status, graph) = api.get(path).await;
+        assert_eq!(status, 200, "{graph}");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let nodes: Vec<_> = graph["nodes"].as_array().unwrap().iter().map(|node| text(&node["name"])).collect();
+        let edges = graph["edges"].as_array().unwrap().iter();
+        let edges: Vec<_> = edges.map(|edge| format!("{} {}", text(&edge["from"]), text(&edge["to"]))).collect();
+        (nodes.join(" "), edges.join(", "))
+    };
+    let (nodes, edges) = around("/v1/tools/a/ask/references").await;
+    assert_eq!(nodes, "ask gone flow");
+    assert_eq!(edges, "Tool/a/ask Flow/a/gone, Flow/a/flow Tool/a/ask");
+    assert_eq!(around("/v1/agents/a/two/references").await, ("two".to_owned(), String::new()));
+    let (nodes, edges) = around("/v1/pluginconfigs/a/openai/references").await;
+    assert_eq!((nodes.as_str(), edges.as_str()), ("openai keys", "PluginConfig/a/openai Secret/a/keys"));
+    assert_eq!(api.get("/v1/flows/a/gone/references").await.0, 404);
 }

@@ -77,11 +77,24 @@ async fn what_hangs_on_an_object_is_shown() {
         "eventTime": "2026-01-01T00:00:00.000000Z" });
     let event = related::event(&head("e"), &event.to_string()).unwrap();
     api.app.related.events.observe(cluster::Versioned::new(head("e"), event), cluster::ChangeSource::Watch);
+    // As a kubelet reports, and the same about a Pod of another workload.
+    for (name, pod) in [("w", "flow-1"), ("other", "flow-2")] {
+        let warning = json!({ "regarding": { "kind": "Pod", "uid": pod }, "type": "Warning", "reason": "BackOff", "note": "it ends",
+            "eventTime": null, "deprecatedCount": 3, "deprecatedFirstTimestamp": "2026-01-01T00:00:01Z",
+            "deprecatedLastTimestamp": "2026-01-01T00:00:09Z" });
+        let warning = related::event(&head(name), &warning.to_string()).unwrap();
+        let warning = cluster::Versioned::new(head(name), warning);
+        api.app.related.pod_warnings.observe(warning, cluster::ChangeSource::Watch);
+    }
     let (_, events) = api.get("/v1/flows/a/flow/events").await;
     assert_eq!(
         events["items"],
-        json!([{ "type": "Normal", "reason": "Running", "message": "it runs", "count": 1,
-        "firstAt": "2026-01-01T00:00:00Z", "lastAt": "2026-01-01T00:00:00Z" }])
+        json!([
+            { "object": "Pod/flow-1", "type": "Warning", "reason": "BackOff", "message": "it ends", "count": 3,
+                "firstAt": "2026-01-01T00:00:01Z", "lastAt": "2026-01-01T00:00:09Z" },
+            { "object": "Flow/flow", "type": "Normal", "reason": "Running", "message": "it runs", "count": 1,
+                "firstAt": "2026-01-01T00:00:00Z", "lastAt": "2026-01-01T00:00:00Z" },
+        ])
     );
     assert_eq!(api.get("/v1/flows/a/flow/load").await.1["inFlight"], 0);
 }

@@ -37,6 +37,8 @@ function part<T>(name: Name, what: string) {
 export const objectQuery = (name: Name) => part<KubeObject>(name, "");
 export const whyQuery = (name: Name) => part<Why>(name, "why");
 export const traceQuery = (name: Name) => part<Trace>(name, "trace");
+/** What an object refers to and what refers to it, as a part of the graph. */
+export const referencesQuery = (name: Name) => part<Graph>(name, "references");
 export const childrenQuery = (name: Name) => part<{ items: Child[] }>(name, "children");
 export const eventsQuery = (name: Name) => part<{ items: KubeEvent[] }>(name, "events");
 export const renderedQuery = (name: Name) => part<{ files: RenderedFile[] }>(name, "rendered");

@@ -4,8 +4,8 @@ import { renderToStaticMarkup } from "react-dom/server";
 import { expect, it } from "vitest";
 
 import { childrenQuery, whyQuery } from "../api/queries.ts";
-import type { Child } from "../api/types.ts";
-import { Why } from "./ObjectPage.tsx";
+import type { Child, KubeEvent } from "../api/types.ts";
+import { EventText, Why } from "./ObjectPage.tsx";
 
 const name = { plural: "agents", namespace: "shop", name: "cart" };
 const child = (kind: string): Child => ({ kind, name: "cart", uid: "1", state: "", message: "" });
@@ -28,4 +28,16 @@ it.each([
   const hasPod = kinds.map(child).some(({ kind }) => kind === "Pod");
   expect(html.includes("recif logs agents/cart -n shop")).toBe(hasPod);
   expect(html.split(">Copy<").length - 1).toBe(Number(named) + Number(hasPod));
+});
+
+it.each([
+  ["Agent/cart", false],
+  ["Pod/cart-7d4b9-x2x9z", true],
+])("an Event about %s says what it is about only if that is not the page's object", (object, named) => {
+  const at = "2026-01-01T00:00:00Z";
+  const event: KubeEvent = { object, type: "Warning", reason: "BackOff", message: "it ends", count: 3, firstAt: at, lastAt: at };
+  const html = renderToStaticMarkup(createElement(EventText, { event, own: "Agent/cart" }));
+  expect(html).toContain("it ends");
+  expect(html).toContain("×3");
+  expect(html.includes("Pod cart-7d4b9-x2x9z: ")).toBe(named);
 });

@@ -4,18 +4,20 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { lazy, type ReactElement, type ReactNode, Suspense, useSyncExternalStore } from "react";
 
-import { isDegraded, kindOfPlural } from "../api/kinds.ts";
+import { isDegraded, kindOf, kindOfPlural } from "../api/kinds.ts";
 import { childrenQuery, eventsQuery, machineQuery, type Name, objectQuery, traceQuery, whyQuery } from "../api/queries.ts";
 import type { KubeEvent, KubeObject, Summary, Trace } from "../api/types.ts";
 import { type Tab, TABS } from "./tabs.ts";
 import { fleet } from "../fleet/store.ts";
 import { Icon } from "../shell/icons.tsx";
-import { Ago, Card, CopyButton, kindLabel, Phase, useTitle } from "../shell/parts.tsx";
+import { Ago, Card, CopyButton, kindLabel, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
 import { Failure, Loading, Notice, sentence, State } from "../shell/states.tsx";
 import { Children } from "./Children.tsx";
 import { Conditions } from "./Conditions.tsx";
 import { Configuration } from "./Configuration.tsx";
 import { MachineView } from "./MachineView.tsx";
+import { ownerOf } from "./owner.ts";
+import { References } from "./References.tsx";
 import { Timeline } from "./Timeline.tsx";
 
 const Yaml = lazy(() => import("./Yaml.tsx"));
@@ -75,7 +77,7 @@ export function ObjectPage(): ReactElement {
         <>
           {gone && <Notice tone="warn">This object was deleted. What you see is how it was last.</Notice>}
           {kind.kind === "Agent" && typeof object.data.spec.description === "string" && <p className="description">{object.data.spec.description}</p>}
-          <Facts summary={summary} generation={object.data.metadata.generation} observed={object.data.status?.observedGeneration} />
+          <Facts summary={summary} metadata={object.data.metadata} observed={object.data.status?.observedGeneration} />
           <nav aria-label="Views" className="tabs">
             {TABS.map((one) => (
               <Link
@@ -90,10 +92,10 @@ export function ObjectPage(): ReactElement {
               </Link>
             ))}
           </nav>
-          {tab === "overview" && <Overview name={name} workload={kind.workload} phase={phase} ready={ready} status={object.data.status} />}
+          {tab === "overview" && <Overview name={name} kind={kind.kind} workload={kind.workload} phase={phase} ready={ready} status={object.data.status} />}
           {tab === "machine" && <MachineTab kind={kind.kind} phase={phase} name={name} />}
           {tab === "config" && <Configuration name={name} workload={kind.workload} />}
-          {tab === "events" && <Events name={name} />}
+          {tab === "events" && <Events name={name} kind={kind.kind} />}
           {tab === "yaml" && (
             <Suspense fallback={<Loading />}>
               <Yaml object={object.data} />
@@ -148,12 +150,18 @@ function Actions({ kind, namespace, name }: Name & { kind: string }): ReactEleme
   );
 }
 
-function Facts({ summary, generation, observed }: { summary: Summary | undefined; generation: number | undefined; observed: unknown }): ReactElement | null {
+function Facts({ summary, metadata, observed }: { summary: Summary | undefined; metadata: KubeObject["metadata"]; observed: unknown }): ReactElement | null {
   if (!summary) return null;
+  const { generation } = metadata;
+  const owner = ownerOf(metadata);
   const facts: [string, ReactNode][] = [
     ["In this phase", <Ago key="since" at={summary.since} />],
     ["Age", <Ago key="age" at={summary.createdAt} />],
   ];
+  if (owner) {
+    const named = kindOf(owner.kind) ? <ObjectLink kind={owner.kind} namespace={summary.namespace} name={owner.name} /> : owner.name;
+    facts.push(["Made by", <span key="owner">{owner.kind} {named}</span>]);
+  }
   if (summary.replicas) facts.push(["Pods ready", `${summary.replicas.ready} of ${summary.replicas.desired}`]);
   facts.push(["Generation", observed === undefined || observed === generation ? String(generation ?? "–") : `${generation}, last seen ${String(observed)}`]);
   for (const [name, value] of Object.entries(summary.columns)) {
@@ -173,13 +181,14 @@ function Facts({ summary, generation, observed }: { summary: Summary | undefined
 
 interface OverviewProps {
   name: Name;
+  kind: string;
   workload: boolean;
   phase: string | null;
   ready: string | undefined;
   status: KubeObject["status"];
 }
 
-function Overview({ name, workload, phase, ready, status }: OverviewProps): ReactElement {
+function Overview({ name, kind, workload, phase, ready, status }: OverviewProps): ReactElement {
   const trace = useQuery(traceQuery(name));
   return (
     <div className="overview">
@@ -203,13 +212,14 @@ function Overview({ name, workload, phase, ready, status }: OverviewProps): Reac
         <Card title="Children" flush>
           <Children name={name} />
         </Card>
+        <References name={name} kind={kind} />
       </div>
     </div>
   );
 }
 
 /** Shows one sentence: the reason why the object is not as its spec asks, and a remedy. */
-export function Why({ name, phase, ready, workload }: Omit<OverviewProps, "status">): ReactElement | null {
+export function Why({ name, phase, ready, workload }: Omit<OverviewProps, "status" | "kind">): ReactElement | null {
   const why = useQuery(whyQuery(name));
   if (!why.data) return why.error && <Notice tone="warn">The reason for this phase is not available: {why.error.message}</Notice>;
   const { sentence, waitingFor, children } = why.data;
@@ -269,7 +279,7 @@ function visited(trace: Trace | undefined): Set<string> {
   return new Set(trace?.entries.map((entry) => `${entry.from} ${entry.to}`));
 }
 
-function Events({ name }: { name: Name }): ReactElement {
+function Events({ name, kind }: { name: Name; kind: string }): ReactElement {
   const events = useQuery({ ...eventsQuery(name), refetchInterval: 10_000 });
   if (events.error) return <Failure error={events.error} what="the events" retry={() => void events.refetch()} />;
   if (!events.data) return <Loading />;
@@ -285,14 +295,14 @@ function Events({ name }: { name: Name }): ReactElement {
     <Card title="Events" flush>
       <ul className="lines">
         {items.map((event, index) => (
-          <EventLine key={index} event={event} />
+          <EventLine key={index} event={event} own={`${kind}/${name.name}`} />
         ))}
       </ul>
     </Card>
   );
 }
 
-function EventLine({ event }: { event: KubeEvent }): ReactElement {
+function EventLine({ event, own }: { event: KubeEvent; own: string }): ReactElement {
   const warning = event.type === "Warning";
   return (
     <li className="event">
@@ -300,13 +310,21 @@ function EventLine({ event }: { event: KubeEvent }): ReactElement {
         <Icon name={warning ? "warn" : "check"} />
         {event.reason}
       </span>
-      <span className="grow">
-        {event.message}
-        {event.count > 1 && <span className="muted"> ×{event.count}</span>}
-      </span>
+      <EventText event={event} own={own} />
       <span className="muted">
         <Ago at={event.lastAt} />
       </span>
     </li>
+  );
+}
+
+/** Message of an Event, with the object that it is about, unless that is `own`, the object of the page. */
+export function EventText({ event, own }: { event: KubeEvent; own: string }): ReactElement {
+  return (
+    <span className="grow">
+      {event.object !== own && <span className="muted">{`${event.object.replace("/", " ")}: `}</span>}
+      {event.message}
+      {event.count > 1 && <span className="muted"> ×{event.count}</span>}
+    </span>
   );
 }
