@@ -102,9 +102,10 @@ async fn read_back(ns: &Namespace) -> Result<()> {
 /// Returns the definition of a kind that takes any fields.
 fn definition((group, kind, plural, versions): &DefinedKind) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let versions = versions.iter().enumerate().map(
-        |(place, version)| json!({"name": version, "served": true, "storage": place == 0, "schema": schema}),
-    );
+    let versions = versions
+        .iter()
+        .enumerate()
+        .map(|(place, version)| json!({"name": version, "served": true, "storage": place == 0, "schema": schema}));
     let names = json!({
         "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase(),
     });
