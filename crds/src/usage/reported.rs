@@ -88,7 +88,7 @@ impl ReportedUsage {
         let is_complete =
             [TokenDirection::Input, TokenDirection::Output].iter().all(|it| found[*it as usize].is_some());
         let (tokens, calls) = (found.map(Option::unwrap_or_default), calls.unwrap_or(1));
-        is_complete.then(|| Self { tokens, calls, is_estimated, model })
+        is_complete.then_some(Self { tokens, calls, is_estimated, model })
     }
 
     /// Returns the tokens in a direction.
