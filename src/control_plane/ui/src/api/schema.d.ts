@@ -266,7 +266,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Events about it. */
+        /** Events about it, and warnings about its Pods. */
         get: operations["listEvents"];
         put?: never;
         post?: never;
@@ -285,6 +285,23 @@ export interface paths {
         };
         /** How busy its Pods are. */
         get: operations["getLoad"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/{plural}/{namespace}/{name}/references": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What it refers to, and what refers to it. */
+        get: operations["getReferences"];
         put?: never;
         post?: never;
         delete?: never;
@@ -420,6 +437,8 @@ export interface components {
             lastAt: string;
             /** @description The message. */
             message: string;
+            /** @description What it is about: Kind/name. */
+            object: string;
             /** @description The reason. */
             reason: string;
             /** @description Normal or Warning. */
@@ -439,7 +458,7 @@ export interface components {
             /** @description Its name. */
             name: string;
         };
-        /** @description Events about an object. */
+        /** @description Events about an object, and warnings about its Pods. */
         Events: {
             /** @description All of them, the newest first. */
             items: components["schemas"]["Event"][];
@@ -1720,6 +1739,46 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Load"];
                     "application/yaml": components["schemas"]["Load"];
+                };
+            };
+            /** @description What If-None-Match names is still so. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem"];
+            401: components["responses"]["Problem"];
+            403: components["responses"]["Problem"];
+            404: components["responses"]["Problem"];
+            406: components["responses"]["Problem"];
+            429: components["responses"]["Problem"];
+            500: components["responses"]["Problem"];
+            503: components["responses"]["Problem"];
+        };
+    };
+    getReferences: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                plural: "agents" | "flows" | "flowsets" | "mcpservers" | "tools" | "models" | "pluginconfigs" | "prompts" | "remotemcpservers";
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Graph"];
+                    "application/yaml": components["schemas"]["Graph"];
                 };
             };
             /** @description What If-None-Match names is still so. */
