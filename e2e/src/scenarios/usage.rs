@@ -85,9 +85,10 @@ async fn an_image_of_others_is_counted_by_what_its_responses_report(ns: Namespac
     Ok(())
 }
 
-/// Waits until the agent of the namespace has so many calls, and returns its sums.
+/// Waits until the agent of the namespace has so many calls, and returns its sums. A Pod that had nothing to report is not asked for a
+/// minute.
 async fn await_calls(ns: &Namespace, calls: u64) -> Result<Value> {
-    poll(START_TIMEOUT, "calls of the agent's models", || async {
+    poll(START_TIMEOUT * 2, "calls of the agent's models", || async {
         let (code, text) = ns.env.recif(&["top", "-o", "json", "-n", &ns.name]).await?;
         ensure!(code == 0, "{text}");
         let shown: Value = serde_json::from_str(text.trim()).with_context(|| text.clone())?;

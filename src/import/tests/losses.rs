@@ -242,6 +242,10 @@ fn a_model_of_a_newer_kagent_keeps_its_settings() {
     let config = json!({ "additionalModelRequestFields": own, "cache": "1h" });
     assert_eq!(object(&made, "Model", "m")["spec"]["defaultConfig"], config);
     assert_eq!(lines(&made), Vec::<String>::new());
+    let bedrock = json!({ "region": "eu-central-1", "additionalModelRequestFields": ["top_k"] });
+    let spec = json!({ "provider": "Bedrock", "model": "m", "bedrock": bedrock });
+    let refused = "skip ModelConfig n/m spec.bedrock.additionalModelRequestFields: is no object";
+    assert_reported(&thing(KAGENT, "ModelConfig", "m", &spec), &[refused]);
 
     let foundry = json!({ "endpointFrom": { "name": "azure", "key": "url" }, "deployment": "blue" });
     let spec = json!({ "provider": "Foundry", "model": "gpt", "foundry": foundry });

@@ -2,6 +2,7 @@
 //! seconds.
 
 use std::{
+    collections::HashMap,
     io,
     net::SocketAddr,
     sync::{
@@ -36,6 +37,8 @@ const MAX_PROBE_HEAD: usize = 8 << 10;
 const MAX_METRICS: u64 = 1024 * 1024;
 /// Most bytes of the workload's report of the models that it used.
 const MAX_USAGE: u64 = 4 * 1024 * 1024;
+/// Fields of such a report, by which it is told from other JSON: some images answer any path with that.
+const USAGE_FIELDS: [&str; 3] = ["instance", "revision", "cells"];
 /// Most idle connections.
 const MAX_IDLE: usize = 256;
 
@@ -209,7 +212,8 @@ impl Upstream {
         let head = head.to_ascii_lowercase();
         let is_ours = head.split(' ').nth(1) == Some("200") && head.contains("\ncontent-type: application/json");
         // A report that was cut off is no JSON.
-        (is_ours && serde_json::from_str::<IgnoredAny>(body).is_ok()).then(|| body.to_owned())
+        let report = serde_json::from_str::<HashMap<&str, IgnoredAny>>(body).ok().filter(|_| is_ours)?;
+        USAGE_FIELDS.iter().all(|field| report.contains_key(field)).then(|| body.to_owned())
     }
 
     /// Reports whether the workload accepts connections.

@@ -148,8 +148,9 @@ impl RateLimiter {
         let all = budgets.per_workload.map(|budget| left(budget, &LimitKey::All));
         let own = budgets.per_caller.zip(own_key.as_ref()).map(|(budget, key)| left(budget, key));
         let is_unspent = |key: &LimitKey| table.spent(workload, key, day) == 0;
-        let is_nothing_known =
-            budgets.per_workload.is_none_or(|_| is_unspent(&LimitKey::All)) && own_key.as_ref().is_none_or(is_unspent);
+        let is_nothing_known = run.is_none()
+            && budgets.per_workload.is_none_or(|_| is_unspent(&LimitKey::All))
+            && own_key.as_ref().is_none_or(is_unspent);
         // The total of callers without a name is not taken.
         let named = own_key.filter(|key| matches!(key, LimitKey::Caller(ClientId::User(_))));
         let seen = match run {

@@ -17,6 +17,9 @@ pub(super) const FOUNDRY: &str = "foundry";
 /// Version of Foundry's API that kagent takes where none is given.
 const FOUNDRY_VERSION: &str = "2024-10-21";
 
+/// Settings of Bedrock that are a model's own.
+const OWN_FIELDS: &str = "additionalModelRequestFields";
+
 /// Returns the field that names the Secret with the key.
 pub(super) fn key_field(subject: &Subject<'_>) -> &'static str {
     if is_first_api(subject) { "apiKeySecretRef" } else { "apiKeySecret" }
@@ -113,8 +116,11 @@ impl ProviderSettings {
             }
             "bedrock" => {
                 set(&mut self.plugin, "region", part.text("region"));
-                let own = part.value("additionalModelRequestFields").filter(|own| own.is_object());
-                set(&mut self.config, "additionalModelRequestFields", own.cloned());
+                let own = part.value(OWN_FIELDS);
+                if own.is_some_and(|own| !own.is_object()) {
+                    subject.notes.skip(&part.path(OWN_FIELDS), "is no object");
+                }
+                set(&mut self.config, OWN_FIELDS, own.filter(|own| own.is_object()).cloned());
                 let life = part.text("cacheTTL").unwrap_or("5m");
                 set(&mut self.config, "cache", part.flag("promptCaching").then_some(life));
             }

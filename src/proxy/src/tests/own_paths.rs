@@ -105,9 +105,12 @@ async fn who_used_the_models_is_told_to_those_who_may_read_the_pod_alone() {
         assert!(proxy.answer(request(wrong).as_bytes()).await.starts_with("HTTP/1.1 404 "), "{wrong}");
     }
     let key = crds::usage::usage_key("key").unwrap();
-    for (body, status) in
-        [(r#"{"instance":"7","revision":3,"cells":[]}"#, 200), (r#"{"instance":"7","rev"#, 404), ("<p>", 404)]
-    {
+    for (body, status) in [
+        (r#"{"instance":"7","revision":3,"cells":[]}"#, 200),
+        (r#"{"instance":"7","rev"#, 404),
+        (r#"{"status":"ok"}"#, 404),
+        ("<p>", 404),
+    ] {
         let (mut client, mut workload, head) = proxy.request(request(&key).as_bytes()).await;
         assert!(head.starts_with("GET /_recif/usage?instance=7&after=3 HTTP/1.0\r\n"), "{head}");
         let answer = format!("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{body}");

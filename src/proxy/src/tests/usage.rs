@@ -60,3 +60,18 @@ async fn a_runner_that_counts_by_itself_is_asked() {
     timeout(SOON, client.read_to_string(&mut received)).await.unwrap().unwrap();
     assert!(received.ends_with(body), "{received}");
 }
+
+#[tokio::test]
+async fn an_image_that_answers_any_path_with_json_is_counted_all_the_same() {
+    let mut proxy = TestProxy::start(&[("RECIF_KIND", "Agent")]).await;
+    let (mut client, mut workload, _) = proxy.request(question().as_bytes()).await;
+    let answer = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"status\":\"ok\"}";
+    workload.write_all(answer).await.unwrap();
+    drop(workload);
+    let mut received = String::new();
+    timeout(SOON, client.read_to_string(&mut received)).await.unwrap().unwrap();
+    assert!(received.starts_with("HTTP/1.1 404 "), "{received}");
+    serve(&mut proxy, "ada", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nx-recif-usage: in=7, out=5\r\n\r\n").await;
+    let report = proxy.answer(question().as_bytes()).await;
+    assert!(report.starts_with("HTTP/1.1 200 ") && report.contains("\"input\":7"), "{report}");
+}

@@ -8,28 +8,27 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
 use tokio::time::Instant;
 
 /// Time after which a schema is tried again.
 const REMEMBERED: Duration = Duration::from_secs(3600);
-/// Most schemas that are remembered. Callers may send their own.
+/// Most schemas that are remembered. Callers may send their own, so only digests are kept.
 const MOST: usize = 16;
 
-/// Schemas that one model refuses, the oldest first.
+/// Digests of the schemas that one model refuses, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct RefusedSchemas(Mutex<Vec<(Value, Instant)>>);
+pub(super) struct RefusedSchemas(Mutex<Vec<(String, Instant)>>);
 
 impl RefusedSchemas {
-    /// Reports whether the model has refused this schema lately.
-    pub(super) fn contains(&self, schema: &Value) -> bool {
+    /// Reports whether the model has refused the schema with this digest lately.
+    pub(super) fn contains(&self, schema: &str) -> bool {
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         refused.retain(|(_, since)| since.elapsed() < REMEMBERED);
         refused.iter().any(|(known, _)| known == schema)
     }
 
-    /// Remembers that the model has refused this schema.
-    pub(super) fn add(&self, schema: Value) {
+    /// Remembers that the model has refused the schema with this digest.
+    pub(super) fn add(&self, schema: String) {
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         refused.retain(|(known, _)| *known != schema);
         if refused.len() >= MOST {
@@ -41,21 +40,19 @@ impl RefusedSchemas {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn a_schema_is_tried_again_after_an_hour_and_few_are_kept() {
         let refused = RefusedSchemas::default();
-        refused.add(json!({"title": "a"}));
-        assert!(refused.contains(&json!({"title": "a"})) && !refused.contains(&json!({"title": "b"})));
+        refused.add("a".into());
+        assert!(refused.contains("a") && !refused.contains("b"));
         tokio::time::advance(REMEMBERED).await;
-        assert!(!refused.contains(&json!({"title": "a"})));
+        assert!(!refused.contains("a"));
         for number in 0..=MOST {
-            refused.add(json!(number));
+            refused.add(number.to_string());
         }
-        let known = (0..=MOST).filter(|number| refused.contains(&json!(number))).count();
-        assert!(known == MOST && !refused.contains(&json!(0)), "the oldest one goes");
+        let known = (0..=MOST).filter(|number| refused.contains(&number.to_string())).count();
+        assert!(known == MOST && !refused.contains("0"), "the oldest one goes");
     }
 }

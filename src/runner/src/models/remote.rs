@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::digest::digest;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use mcp::Trust;
@@ -126,8 +127,8 @@ impl<P: Protocol> Model for Remote<P> {
             if connection.passthrough && request.key.is_none() {
                 return Err(ModelError::no_key());
             }
-            let schema = request.output.as_ref().and_then(|output| output.schema.clone());
-            let Some(schema) = schema else { return ask(&*protocol, &connection, &request).await };
+            let schema = request.output.as_ref().and_then(|output| output.schema.as_ref());
+            let Some(schema) = schema.map(digest) else { return ask(&*protocol, &connection, &request).await };
             let is_refused = refused.contains(&schema);
             if !is_refused {
                 match ask(&*protocol, &connection, &request).await {
