@@ -43,7 +43,7 @@ pub(super) struct RelatedObjects {
     pub(super) pods: Arc<ObjectMap<PodRecord>>,
     /// Events of the operator about objects of our kinds.
     pub(super) events: Arc<ObjectMap<EventRecord>>,
-    /// Warnings about Pods, by any reporter.
+    /// Warnings about Pods in the namespaces of workloads, by any reporter.
     pub(super) pod_warnings: Arc<ObjectMap<EventRecord>>,
     /// Pods by label and name of their workload.
     by_workload: Arc<Index<(String, Key), PodRecord>>,
