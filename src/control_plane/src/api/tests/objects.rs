@@ -117,6 +117,17 @@ async fn nothing_is_told_of_objects_that_the_caller_may_not_see() {
     given.grant("alice get tools a");
     let (_, why) = get("/v1/tools/a/ask/why").await;
     assert_eq!(why["waitingFor"], json!(["Flow gone: not visible to you"]));
+    let (status, around) = get("/v1/tools/a/ask/references").await;
+    assert_eq!(status, 200, "{around}");
+    assert_eq!(around["edges"], json!([{ "from": "Tool/a/ask", "to": "Flow/a/gone", "broken": false }]));
+    assert!(around["nodes"].as_array().unwrap().iter().all(|node| node["missing"] == false), "{around}");
+    assert_eq!(get("/v1/agents/a/two/references").await.0, 403);
+    given.grant("dora get tools a");
+    given.grant("dora list flows a");
+    let answer = api.send(Method::GET, "/v1/tools/a/ask/references", &[("authorization", "Bearer dora")]).await;
+    let around: Value = serde_json::from_slice(&bytes(answer).await).unwrap();
+    assert_eq!(around["edges"][0]["broken"], true, "{around}");
+    assert_eq!(around["edges"][1]["from"], "Flow/a/flow", "{around}");
     given.grant("alice get mcpservers a");
     assert_eq!(get("/v1/mcpservers/a/files/children").await.1["items"], json!([]));
     given.grant("bob get mcpservers a");
