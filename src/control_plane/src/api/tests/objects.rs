@@ -79,8 +79,9 @@ async fn what_hangs_on_an_object_is_shown() {
     api.app.related.events.observe(cluster::Versioned::new(head("e"), event), cluster::ChangeSource::Watch);
     // As a kubelet reports, and the same about a Pod of another workload.
     for (name, pod) in [("w", "flow-1"), ("other", "flow-2")] {
-        let warning = json!({ "regarding": { "kind": "Pod", "uid": pod }, "type": "Warning", "reason": "BackOff", "note": "it ends",
-            "eventTime": null, "deprecatedCount": 3, "deprecatedFirstTimestamp": "2026-01-01T00:00:01Z",
+        let warning = json!({ "regarding": { "kind": "Pod", "uid": pod }, "type": "Warning", "reason": "Unhealthy",
+            "note": "probe failed: Get \"http://h/ok?token=t0p\": refused", "eventTime": null,
+            "deprecatedCount": 3, "deprecatedFirstTimestamp": "2026-01-01T00:00:01Z",
             "deprecatedLastTimestamp": "2026-01-01T00:00:09Z" });
         let warning = related::event(&head(name), &warning.to_string()).unwrap();
         let warning = cluster::Versioned::new(head(name), warning);
@@ -90,7 +91,8 @@ async fn what_hangs_on_an_object_is_shown() {
     assert_eq!(
         events["items"],
         json!([
-            { "object": "Pod/flow-1", "type": "Warning", "reason": "BackOff", "message": "it ends", "count": 3,
+            { "object": "Pod/flow-1", "type": "Warning", "reason": "Unhealthy",
+                "message": "probe failed: Get \"http://h/ok?token=••••••\": refused", "count": 3,
                 "firstAt": "2026-01-01T00:00:01Z", "lastAt": "2026-01-01T00:00:09Z" },
             { "object": "Flow/flow", "type": "Normal", "reason": "Running", "message": "it runs", "count": 1,
                 "firstAt": "2026-01-01T00:00:00Z", "lastAt": "2026-01-01T00:00:00Z" },
