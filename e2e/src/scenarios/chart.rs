@@ -1,5 +1,5 @@
 //! Tests the Helm charts in a cluster: the API server takes everything that they can make; an installation changes hands, is upgraded,
-//! goes and comes again without a change of the agents; and its images come from a registry with a password. It comes last, because the
+//! goes and comes again without a change of the agents; and its images come from a registry with a password. It comes late, because the
 //! others use the installation of config/default.
 
 use std::{fs, io::ErrorKind, time::Duration};
@@ -39,7 +39,7 @@ const IMAGES: &str = "image.registry=recif.local,image.tag=dev";
 /// Address of the registry of `hack/cluster start-registry`, by which the node pulls from it.
 const REGISTRY: &str = "127.0.0.1:5000";
 /// Flags by which a release takes over what kubectl applied. Each field belongs to kubectl too, until a release changes it by force.
-const TAKE_OVER: [&str; 3] = ["--install", "--take-ownership", "--force-conflicts"];
+pub(super) const TAKE_OVER: [&str; 3] = ["--install", "--take-ownership", "--force-conflicts"];
 const LOAD_PROFILE: LoadProfile =
     LoadProfile { requests: 2, streams: 0, stream: Duration::from_secs(1), retry_on: None };
 
@@ -214,7 +214,7 @@ fn login(env: &Env) -> Result<Value> {
 }
 
 /// Installs or upgrades a chart with the images of the local cluster, and waits until its Pods are ready.
-async fn release(env: &Env, verb: &str, chart: &str, more: &[&str]) -> Result<()> {
+pub(super) async fn release(env: &Env, verb: &str, chart: &str, more: &[&str]) -> Result<()> {
     install(env, verb, chart, more).await?;
     if chart == "recif-crds" {
         return Ok(());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::{
-    chart::control_plane_ready,
+    chart::{TAKE_OVER, control_plane_ready, release},
     doctor::{FAILED, SHOWN, await_failure, await_no_failure, doctor, with_verdict},
 };
 use crate::{
@@ -38,6 +38,11 @@ pub(super) const WITHOUT_AN_INSTALL: &[Scenario] = scenarios!(Exclusive:
     before_an_install_it_is_judged_whether_one_would_work,
 );
 
+/// Comes last: it has the CRDs from Helm.
+pub(super) const OF_THE_CHARTS: &[Scenario] = scenarios!(Exclusive:
+    an_edited_crd_of_a_release_is_set_back_by_the_command_that_is_printed,
+);
+
 /// Checks that have nothing to judge before an install, in the order of the report.
 const LATER: [&str; 7] =
     ["crds", "operator", "account-rights", "images", "gateway-and-control-plane", "database", "objects"];
@@ -47,6 +52,8 @@ const FIELD: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/pro
 const ANNOTATIONS: [&str; 2] = ["/metadata/annotations/recif.dev~1schema", "/metadata/annotations/recif.dev~1version"];
 /// Upgrades the CRDs.
 const UPGRADE: &str = "recif crds | kubectl apply --server-side --force-conflicts -f -";
+/// Chart of the CRDs, and its release.
+const CHART_OF_CRDS: &str = "recif-crds";
 /// Secret with the URL of the control plane's database.
 const DATABASE: &str = "recif-database";
 /// Arguments by which kubectl replaces the Pod of the control plane.
@@ -131,6 +138,31 @@ async fn with_an_older_crd(ns: &Namespace) -> Result<()> {
     follow(ns, &text).await?;
     poll(REPORT_TIMEOUT, "the present CRD", || async { Ok(ns.would_apply(&newer).await.is_ok().then_some(())) })
         .await?;
+    await_ok(ns, "crds").await
+}
+
+async fn an_edited_crd_of_a_release_is_set_back_by_the_command_that_is_printed(ns: Namespace) -> Result<()> {
+    release(&ns.env, "upgrade", CHART_OF_CRDS, &TAKE_OVER).await?;
+    let result = with_an_edited_crd_of_a_release(&ns).await;
+    if result.is_err() {
+        release(&ns.env, "upgrade", CHART_OF_CRDS, &TAKE_OVER).await?;
+    }
+    result
+}
+
+async fn with_an_edited_crd_of_a_release(ns: &Namespace) -> Result<()> {
+    await_no_failure(ns).await?;
+    change_crd(ns, json!([{"op": "remove", "path": FIELD}])).await?;
+    let words = "took out spec.imagePullPolicy of agents.agents.recif.dev: helm upgrade ";
+    let text = await_failure(ns, "crds", words).await?;
+    let command = text.split_once(": helm ").and_then(|(_, rest)| rest.split_once(" (with --force-conflicts "));
+    let (command, _) = command.with_context(|| format!("no command in: {text}"))?;
+    let chart = ns.env.file(&format!("config/helm/{CHART_OF_CRDS}"));
+    let chart = chart.to_str().context("a path that is text")?;
+    let arguments: Vec<&str> = command.split(' ').map(|word| if word == "<chart>" { chart } else { word }).collect();
+    if ns.env.helm(&arguments).await.is_err() {
+        ns.env.helm(&[&arguments[..], &["--force-conflicts"]].concat()).await?;
+    }
     await_ok(ns, "crds").await
 }
 

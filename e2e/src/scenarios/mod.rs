@@ -147,6 +147,7 @@ const THEMES: &[&[Scenario]] = &[
     steady::SCENARIOS,
     doctor_remedies::WITHOUT_AN_INSTALL,
     chart::SCENARIOS,
+    doctor_remedies::OF_THE_CHARTS,
 ];
 
 /// Themes of clusters with two nodes.

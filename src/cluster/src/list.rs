@@ -67,7 +67,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
     }
 
     fn list_item(&self, json: &str, whole: bool) -> Option<ListItem<T>> {
-        let head = self.object_version(json)?;
+        let head = self.object_version(json).filter(|head| self.keeps(head))?;
         if !whole && self.map.contains_version(&head) {
             return Some(ListItem::Known(head.key));
         }

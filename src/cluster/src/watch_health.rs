@@ -127,6 +127,12 @@ impl WatchHealth {
         tokio::select! { () = settled => {}, () = late => {} }
     }
 
+    /// Waits until every watch of this kind has had a complete list or a refusal.
+    pub async fn settled_of(&self, kind: &str) {
+        let is_its = |row: &&WatchSlot| row.scope.as_ref().is_some_and(|scope| scope.kind == kind);
+        self.wait(|rows| rows.iter().filter(is_its).all(|row| row.started || row.is_refused())).await;
+    }
+
     async fn wait(&self, is_so: impl Fn(&[WatchSlot]) -> bool) {
         loop {
             let changed = self.changed.notified();
@@ -383,5 +389,8 @@ mod tests {
         board.report(a, Some(&refused(500)));
         board.settled().await;
         assert_eq!(begun.elapsed(), SYNC_GRACE);
+        board.settled_of("Tool").await;
+        let of_agents = tokio::time::timeout(SYNC_GRACE, board.settled_of("Agent"));
+        assert!(of_agents.await.is_err(), "those of a may still come");
     }
 }

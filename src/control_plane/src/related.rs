@@ -43,7 +43,7 @@ pub(super) struct RelatedObjects {
     pub(super) pods: Arc<ObjectMap<PodRecord>>,
     /// Events of the operator about objects of our kinds.
     pub(super) events: Arc<ObjectMap<EventRecord>>,
-    /// Warnings about Pods, by any reporter.
+    /// Warnings about Pods in the namespaces of workloads, by any reporter.
     pub(super) pod_warnings: Arc<ObjectMap<EventRecord>>,
     /// Pods by label and name of their workload.
     by_workload: Arc<Index<(String, Key), PodRecord>>,
@@ -119,7 +119,7 @@ pub(super) struct EventRecord {
     pub(super) type_: Box<str>,
     /// The reason.
     pub(super) reason: Box<str>,
-    /// The message.
+    /// The message, its credentials masked.
     pub(super) message: Box<str>,
     /// Number of times that it happened.
     pub(super) count: i32,
@@ -300,7 +300,8 @@ pub(super) fn event(_: &ObjectVersion, json: &str) -> Result<EventRecord, Error>
         about: event.regarding.and_then(|object| object.uid).unwrap_or_default().into(),
         type_: event.type_.unwrap_or_default().into(),
         reason: event.reason.unwrap_or_default().into(),
-        message: event.note.unwrap_or_default().into(),
+        // A kubelet repeats the URL of a probe, and what a program in a container has printed.
+        message: mask_rendered("note", &event.note.unwrap_or_default()).into(),
         count,
         times: (first.into(), last.into()),
     })

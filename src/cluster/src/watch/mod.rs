@@ -56,6 +56,9 @@ pub struct WatchSource<T> {
 /// Decoder of one object from JSON.
 pub type Decode<T> = Arc<dyn Fn(&ObjectVersion, &str) -> Result<T, serde_json::Error> + Send + Sync>;
 
+/// Tells by its namespace whether an object is kept.
+pub type KeptNamespaces = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 impl<T> Clone for WatchSource<T> {
     fn clone(&self) -> Self {
         Self { resource: self.resource, labels: self.labels, fields: self.fields, decode: self.decode.clone() }
@@ -72,6 +75,8 @@ impl<T> fmt::Debug for WatchSource<T> {
 pub struct Watch<T> {
     source: WatchSource<T>,
     namespace: Option<String>,
+    /// Namespaces whose objects are kept; `None`: all.
+    pub(super) kept: Option<KeptNamespaces>,
     pub(super) transport: Arc<Transport>,
     pub(super) map: Arc<ObjectMap<T>>,
     watch_health: Arc<WatchHealth>,
@@ -141,7 +146,12 @@ impl<T: Send + Sync + 'static> Watch<T> {
         board: Arc<WatchHealth>,
     ) -> Self {
         let row = board.add(&source.resource, namespace.as_deref());
-        Self { source, namespace, transport, map, watch_health: board, slot: row }
+        Self { source, namespace, kept: None, transport, map, watch_health: board, slot: row }
+    }
+
+    /// Reports whether an object is kept; one that is not is never decoded.
+    pub(super) fn keeps(&self, head: &ObjectVersion) -> bool {
+        self.kept.as_ref().is_none_or(|kept| kept(&head.key.namespace))
     }
 
     /// Keeps the map up to date for ever.
@@ -344,7 +354,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
         match event.type_.as_ref() {
             "BOOKMARK" => {}
             "DELETED" => self.map.remove(&head.key, version, ChangeSource::Watch),
-            _ if self.map.contains_version(&head) => {}
+            _ if !self.keeps(&head) || self.map.contains_version(&head) => {}
             _ => match self.decode_object(head, json) {
                 Ok(seen) => self.map.observe(seen, ChangeSource::Watch),
                 Err(head) => self.map.drop_unreadable(&head, ChangeSource::Watch),

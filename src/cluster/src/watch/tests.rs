@@ -46,6 +46,10 @@ impl Drop for RunningWatch {
 
 impl RunningWatch {
     fn start(answers: Vec<ScriptedResponse>) -> Self {
+        Self::start_in(answers, None)
+    }
+
+    fn start_in(answers: Vec<ScriptedResponse>, kept: Option<KeptNamespaces>) -> Self {
         let (transport, asked) = scripted(answers);
         let (map, board) = (Arc::new(ObjectMap::default()), Arc::new(WatchHealth::default()));
         let source = WatchSource {
@@ -54,7 +58,8 @@ impl RunningWatch {
             fields: None,
             decode: Arc::new(decode),
         };
-        let watch = Watch::new(source, None, transport, map.clone(), board.clone());
+        let mut watch = Watch::new(source, None, transport, map.clone(), board.clone());
+        watch.kept = kept;
         Self { map, watch_health: board, requests: asked, task: tokio::spawn(watch.run()) }
     }
 
@@ -102,6 +107,24 @@ async fn a_watch_goes_on_from_the_last_version_it_saw() {
     assert_eq!(run.next().await, format!("{FROM}20"));
     assert_eq!(run.next().await, format!("{FROM}21"));
     assert_eq!(*seen.lock().unwrap(), [Some(1), Some(2), None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_for_a_namespace_that_is_not_kept_is_left_out_and_the_watch_goes_on_after_it() {
+    let elsewhere = |name: &str, version: u64| object(name, version, "1").replace("\"ns\"", "\"elsewhere\"");
+    let kept: KeptNamespaces = Arc::new(|namespace: &str| namespace == "ns");
+    let answers = vec![
+        list(10, &[object("a", 5, "1"), elsewhere("b", 6)]),
+        watch_events(&[&event("ADDED", &elsewhere("c", 11))]),
+        watch_events(&[&event("ADDED", &object("d", 12, "2"))]),
+        hanging_watch(&[]),
+    ];
+    let mut run = RunningWatch::start_in(answers, Some(kept));
+    for expected in ["limit=100".to_owned(), format!("{FROM}10"), format!("{FROM}11"), format!("{FROM}12")] {
+        assert_eq!(run.next().await, expected);
+    }
+    assert_eq!((run.value("a"), run.value("d")), (Some(1), Some(2)));
+    assert!(["b", "c"].iter().all(|name| run.map.get(&Key::new("elsewhere", *name)).is_none()));
 }
 
 #[tokio::test(start_paused = true)]

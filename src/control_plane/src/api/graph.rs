@@ -53,7 +53,7 @@ pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
 pub(super) fn references(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
-        let visible = app.auth.visibility(&caller, &app.fleet, &[], &[]).await?;
+        let visible = app.auth.reviewed_visibility(&caller, &app.fleet, &[], &[]).await?;
         let (_, records) = app.fleet.snapshot();
         let mut graph = GraphBuilder::new(&app, &visible);
         graph.add_object(&record);

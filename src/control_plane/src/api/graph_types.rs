@@ -49,7 +49,7 @@ pub(super) struct Node {
     pub(super) phase: Option<String>,
     /// Its Ready condition; Unknown too if it is missing, or you may not see it.
     pub(super) ready: Ready,
-    /// Whether it is not there.
+    /// Whether it is not there; false too if that is not known: you may not see it, or it is a Secret or ConfigMap.
     pub(super) missing: bool,
 }
 

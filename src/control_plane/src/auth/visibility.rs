@@ -25,6 +25,22 @@ impl Auth {
         kinds: &[&'static ApiKind],
         namespaces: &[String],
     ) -> Result<Visibility, Problem> {
+        let visible = self.reviewed_visibility(caller, fleet, kinds, namespaces).await?;
+        Self::require_visibility(&visible, fleet, kinds, namespaces)?;
+        Ok(visible)
+    }
+
+    /// Returns the same visibility for a caller that may see nothing: one that may get an object need not list any.
+    ///
+    /// # Errors
+    /// The token is not valid, or the API server cannot be queried.
+    pub(crate) async fn reviewed_visibility(
+        &self,
+        caller: &ApiCaller,
+        fleet: &FleetCache,
+        kinds: &[&'static ApiKind],
+        namespaces: &[String],
+    ) -> Result<Visibility, Problem> {
         if matches!(self, Self::None { .. }) {
             return Ok(Visibility::ALL);
         }
@@ -37,9 +53,7 @@ impl Auth {
                 KindVisibility::Namespaces(HashSet::new())
             });
         }
-        let visible = Visibility::only(sights);
-        Self::require_visibility(&visible, fleet, kinds, namespaces)?;
-        Ok(visible)
+        Ok(Visibility::only(sights))
     }
 
     /// Refuses a caller that may see nothing of these kinds (of all kinds if there are none): an empty list would claim that

@@ -27,7 +27,7 @@ use std::{
 };
 
 use cluster::Change;
-use crds::{ApiKind, KINDS};
+use crds::{ApiKind, KINDS, Role};
 use journal::Journal;
 use meta::{HistoryEntry, Key};
 use tokio::sync::watch;
@@ -177,6 +177,16 @@ impl FleetCache {
             kind.range(from..).take_while(|(key, _)| key.namespace == namespace).map(|(_, entry)| &entry.record)
         });
         there.cloned().collect()
+    }
+
+    /// Reports whether a namespace has a workload.
+    pub fn has_workload_in(&self, namespace: &str) -> bool {
+        let inner = self.lock();
+        let mut workloads = KINDS.iter().zip(&inner.kinds).filter(|(kind, _)| kind.role == Role::Workload);
+        workloads.any(|(_, kind)| {
+            let from = Key::new(namespace, "");
+            kind.range(from..).next().is_some_and(|(key, _)| key.namespace == namespace)
+        })
     }
 
     /// Returns every object, by kind and name, and the stamp of the last change in them.

@@ -78,6 +78,19 @@ async fn a_reader_who_waits_is_woken() {
 }
 
 #[test]
+fn a_namespace_has_a_workload_as_long_as_one_is_in_it() {
+    let mut stage = TestFleet::new();
+    let there = |stage: &TestFleet| ["a", "b", "b2"].map(|namespace| stage.fleet.has_workload_in(namespace));
+    stage.put("Prompt", "a", "p", json!({ "content": "c" }), json!({ "phase": "Available" }));
+    stage.agent("b2", "x", "Running");
+    assert_eq!(there(&stage), [false, false, true]);
+    stage.agent("b", "y", "Running");
+    assert_eq!(there(&stage), [false, true, true]);
+    stage.delete("Agent", "b", "y");
+    assert_eq!(there(&stage), [false, false, true]);
+}
+
+#[test]
 fn the_transitions_of_an_object_are_told_once_and_of_another_one_anew() {
     let mut stage = TestFleet::new();
     let history = |last: i64| {

@@ -90,7 +90,7 @@ describe("an object", () => {
     const page = await openPage(ui.browser);
     await page.route(`**/api/v1/tools/${namespace}/calculator`, async (route) => {
       const real = (await (await route.fetch()).json()) as KubeObject;
-      const ownerReferences = [{ kind: "MCPServer", name: "desk", controller: true }];
+      const ownerReferences = [{ apiVersion: "agents.recif.dev/v1", kind: "MCPServer", name: "desk", controller: true }];
       await route.fulfill({ json: { ...real, metadata: { ...real.metadata, ownerReferences } } });
     });
     await page.goto(`${ui.control.url}/ui/objects/tools/${namespace}/calculator`);

@@ -84,6 +84,9 @@ fn upgrade(cluster: &[Definition]) -> String {
     let helm = "helm upgrade recif-crds <chart>";
     let manifests = "`recif crds | kubectl apply --server-side --force-conflicts -f -`";
     match cluster.first() {
+        Some(Definition { by_helm: true, release: Some(release), .. }) => {
+            format!("helm upgrade {} <chart> -n {} {ON_CONFLICT}", release.name, release.namespace)
+        }
         Some(one) if one.by_helm => format!("{helm} {ON_CONFLICT}"),
         Some(_) => manifests.to_owned(),
         None => format!("{helm}, or {manifests}"),
@@ -119,7 +122,10 @@ fn numbers(version: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::{finding::Verdict, reading::Unread};
+    use crate::doctor::{
+        finding::Verdict,
+        reading::{HelmRelease, Unread},
+    };
 
     fn one(name: &str, schema: &str, version: Option<&str>) -> Definition {
         Definition {
@@ -163,6 +169,9 @@ mod tests {
     #[test]
     fn the_remedy_is_of_the_tool_that_made_them_and_also_upgrades_what_another_client_has_changed() {
         let made = |by_helm| upgrade(&[Definition { by_helm, ..one("a", "1", None) }]);
+        let release = Some(HelmRelease { name: "ours".into(), namespace: "charts".into() });
+        let named = upgrade(&[Definition { by_helm: true, release, ..one("a", "1", None) }]);
+        assert!(named.starts_with("helm upgrade ours <chart> -n charts (with --force-conflicts "), "{named}");
         assert_eq!(made(true), "helm upgrade recif-crds <chart> (with --force-conflicts if it reports a conflict)");
         assert_eq!(made(false), "`recif crds | kubectl apply --server-side --force-conflicts -f -`");
         assert_eq!(upgrade(&[]), format!("helm upgrade recif-crds <chart>, or {}", made(false)));

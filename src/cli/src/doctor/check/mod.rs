@@ -38,7 +38,7 @@ pub(super) fn all(readings: &Readings) -> Vec<Finding> {
     let Readings { scope, installed, .. } = readings;
     let [operator, gateway, control_plane] = &readings.parts;
     let namespace = scope.namespace.as_str();
-    let apply = absent::apply(readings.installer, &scope.system);
+    let apply = absent::apply(&readings.installer, &scope.system);
     vec![
         versions::check(&readings.server, &readings.nodes),
         pods::check_sidecar(&readings.dry_runs),

@@ -13,7 +13,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::views::{Definition, NodeView, Scope};
+use super::views::{Definition, HelmRelease, NodeView, Scope};
 use crate::{
     cluster::{PodError, ReadError, ServerTime, UserClient},
     error::CliError,
@@ -248,6 +248,7 @@ pub(in crate::doctor) fn definition(definition: &Value) -> Definition {
         fields: fields(definition),
         established: is_true(definition, "Established"),
         by_helm: is_by_helm(definition),
+        release: helm_release(definition),
     }
 }
 
@@ -278,4 +279,26 @@ fn collect_fields(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
 /// Reports whether Helm made the object, or another tool of a chart.
 pub(super) fn is_by_helm(object: &Value) -> bool {
     text(object, "/metadata/labels/app.kubernetes.io~1managed-by") == "Helm"
+}
+
+/// Returns the release of Helm that an object is of.
+pub(super) fn helm_release(object: &Value) -> Option<HelmRelease> {
+    let annotation = |name: &str| text(object, &format!("/metadata/annotations/meta.helm.sh~1release-{name}"));
+    let (name, namespace) = (annotation("name"), annotation("namespace"));
+    (!name.is_empty() && !namespace.is_empty()).then_some(HelmRelease { name, namespace })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_release_is_known_by_the_annotations_of_helm() {
+        let annotations = json!({ "meta.helm.sh/release-name": "ours", "meta.helm.sh/release-namespace": "charts" });
+        let release = helm_release(&json!({ "metadata": { "annotations": annotations } }));
+        assert_eq!(release, Some(HelmRelease { name: "ours".into(), namespace: "charts".into() }));
+        assert_eq!(helm_release(&json!({ "metadata": { "name": "x" } })), None);
+    }
 }

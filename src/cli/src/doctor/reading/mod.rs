@@ -35,7 +35,7 @@ use sample::SampleImages;
 #[cfg(test)]
 pub(super) use sample::sample_labels;
 pub(super) use sample::{DryRun, DryRuns};
-pub(super) use views::{ARCHITECTURES, Definition, Installed, Installer, NodeView, Scope};
+pub(super) use views::{ARCHITECTURES, Definition, HelmRelease, Installed, Installer, NodeView, Scope};
 
 use crate::{
     cluster::{ServerTime, UserClient},
@@ -192,15 +192,16 @@ pub(super) async fn read(live: &UserClient, scope: Scope) -> Result<Readings, Cl
     })
 }
 
-/// Returns the tool of the parts, else that of the definitions, which may be of another chart.
+/// Returns the tool of the parts, else that of the definitions, which are of a release of their own.
 fn installer(definitions: &Read<Vec<Definition>>, parts: &[Read<Option<Part>>]) -> Installer {
-    let parts = parts.iter().filter_map(|part| part.as_ref().ok()?.as_ref()).map(|part| part.by_helm);
-    let mut found = parts.chain(definitions.iter().flatten().map(|definition| definition.by_helm));
-    match found.next() {
-        Some(true) => Installer::Helm,
-        Some(false) => Installer::Manifests,
-        None => Installer::Unknown,
-    }
+    let tool = |by_helm: bool, release: Option<&HelmRelease>| match by_helm {
+        true => Installer::Helm(release.cloned()),
+        false => Installer::Manifests,
+    };
+    let parts = parts.iter().filter_map(|part| part.as_ref().ok()?.as_ref());
+    let of_parts = parts.map(|part| tool(part.by_helm, part.release.as_ref()));
+    let of_definitions = definitions.iter().flatten().map(|definition| tool(definition.by_helm, None));
+    of_parts.chain(of_definitions).next().unwrap_or(Installer::Unknown)
 }
 
 fn is_installed(definitions: &Read<Vec<Definition>>, parts: &[Read<Option<Part>>]) -> Installed {

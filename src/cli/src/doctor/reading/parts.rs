@@ -9,7 +9,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
 use serde_json::Value;
 
-use super::api::{ApiReader, Read, Unread, is_by_helm, is_true, items, text, unasked};
+use super::{
+    api::{ApiReader, Read, Unread, helm_release, is_by_helm, is_true, items, text, unasked},
+    views::HelmRelease,
+};
 use crate::doctor::certificate::not_after;
 
 /// Environment variable with a token that is used instead of the kubeconfig's.
@@ -46,6 +49,8 @@ pub(in crate::doctor) struct Part {
     pub signed: bool,
     /// True if it is of a chart.
     pub by_helm: bool,
+    /// Release that it is of; `None`: unknown.
+    pub release: Option<HelmRelease>,
 }
 
 /// Pod of a part.
@@ -197,6 +202,7 @@ pub(super) fn part(deployment: &Value) -> Part {
         pods: Vec::new(),
         signed: false,
         by_helm: is_by_helm(deployment),
+        release: helm_release(deployment),
         image,
     }
 }

@@ -30,14 +30,23 @@ pub(in crate::doctor) enum Installed {
 }
 
 /// Tool by which Récif was installed in the cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::doctor) enum Installer {
-    /// Its objects have the label that Helm's have.
-    Helm,
+    /// Its objects have the label that Helm's have. `None`: the release is unknown.
+    Helm(Option<HelmRelease>),
     /// They have not: manifests were applied.
     Manifests,
     /// None was found.
     Unknown,
+}
+
+/// Release of Helm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::doctor) struct HelmRelease {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
 }
 
 /// Node of the cluster.
@@ -72,4 +81,6 @@ pub(in crate::doctor) struct Definition {
     pub established: bool,
     /// True if it is of a chart.
     pub by_helm: bool,
+    /// Release that it is of; `None`: unknown.
+    pub release: Option<HelmRelease>,
 }

@@ -79,8 +79,9 @@ async fn what_hangs_on_an_object_is_shown() {
     api.app.related.events.observe(cluster::Versioned::new(head("e"), event), cluster::ChangeSource::Watch);
     // As a kubelet reports, and the same about a Pod of another workload.
     for (name, pod) in [("w", "flow-1"), ("other", "flow-2")] {
-        let warning = json!({ "regarding": { "kind": "Pod", "uid": pod }, "type": "Warning", "reason": "BackOff", "note": "it ends",
-            "eventTime": null, "deprecatedCount": 3, "deprecatedFirstTimestamp": "2026-01-01T00:00:01Z",
+        let warning = json!({ "regarding": { "kind": "Pod", "uid": pod }, "type": "Warning", "reason": "Unhealthy",
+            "note": "probe failed: Get \"http://h/ok?token=t0p\": refused", "eventTime": null,
+            "deprecatedCount": 3, "deprecatedFirstTimestamp": "2026-01-01T00:00:01Z",
             "deprecatedLastTimestamp": "2026-01-01T00:00:09Z" });
         let warning = related::event(&head(name), &warning.to_string()).unwrap();
         let warning = cluster::Versioned::new(head(name), warning);
@@ -90,7 +91,8 @@ async fn what_hangs_on_an_object_is_shown() {
     assert_eq!(
         events["items"],
         json!([
-            { "object": "Pod/flow-1", "type": "Warning", "reason": "BackOff", "message": "it ends", "count": 3,
+            { "object": "Pod/flow-1", "type": "Warning", "reason": "Unhealthy",
+                "message": "probe failed: Get \"http://h/ok?token=••••••\": refused", "count": 3,
                 "firstAt": "2026-01-01T00:00:01Z", "lastAt": "2026-01-01T00:00:09Z" },
             { "object": "Flow/flow", "type": "Normal", "reason": "Running", "message": "it runs", "count": 1,
                 "firstAt": "2026-01-01T00:00:00Z", "lastAt": "2026-01-01T00:00:00Z" },
@@ -117,6 +119,17 @@ async fn nothing_is_told_of_objects_that_the_caller_may_not_see() {
     given.grant("alice get tools a");
     let (_, why) = get("/v1/tools/a/ask/why").await;
     assert_eq!(why["waitingFor"], json!(["Flow gone: not visible to you"]));
+    let (status, around) = get("/v1/tools/a/ask/references").await;
+    assert_eq!(status, 200, "{around}");
+    assert_eq!(around["edges"], json!([{ "from": "Tool/a/ask", "to": "Flow/a/gone", "broken": false }]));
+    assert!(around["nodes"].as_array().unwrap().iter().all(|node| node["missing"] == false), "{around}");
+    assert_eq!(get("/v1/agents/a/two/references").await.0, 403);
+    given.grant("dora get tools a");
+    given.grant("dora list flows a");
+    let answer = api.send(Method::GET, "/v1/tools/a/ask/references", &[("authorization", "Bearer dora")]).await;
+    let around: Value = serde_json::from_slice(&bytes(answer).await).unwrap();
+    assert_eq!(around["edges"][0]["broken"], true, "{around}");
+    assert_eq!(around["edges"][1]["from"], "Flow/a/flow", "{around}");
     given.grant("alice get mcpservers a");
     assert_eq!(get("/v1/mcpservers/a/files/children").await.1["items"], json!([]));
     given.grant("bob get mcpservers a");

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 
 import type { GraphNode } from "../api/types.ts";
-import { stateOfNode } from "./nodeState.ts";
+import { knownStateOfNode, stateOfNode } from "./nodeState.ts";
 
 it.each([
   ["Running", "True", false, "Running", "good"],
@@ -13,4 +13,5 @@ it.each([
 ] as const)("a node in %s that is Ready %s, and missing %s, is %s, and %s", (phase, ready, missing, text, tone) => {
   const node: GraphNode = { kind: "FlowSet", namespace: "n", name: "half", phase, ready, missing };
   expect(stateOfNode(node)).toEqual({ text, tone });
+  expect(knownStateOfNode(node)).toEqual(phase || missing ? { text, tone } : undefined);
 });

@@ -3,6 +3,16 @@
 import { stateOf, type Tone } from "../api/kinds.ts";
 import type { GraphNode } from "../api/types.ts";
 
-export function stateOfNode({ phase, ready, missing }: GraphNode): { text: string; tone: Tone } {
+interface NodeState {
+  text: string;
+  tone: Tone;
+}
+
+export function stateOfNode({ phase, ready, missing }: GraphNode): NodeState {
   return missing ? { text: "missing", tone: "bad" } : stateOf(phase, ready);
+}
+
+/** Returns the state of a node; undefined: only its name is known, as of a Secret, or of an object that the user may not see. */
+export function knownStateOfNode(node: GraphNode): NodeState | undefined {
+  return node.missing || node.phase ? stateOfNode(node) : undefined;
 }

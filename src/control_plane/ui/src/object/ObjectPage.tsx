@@ -159,7 +159,7 @@ function Facts({ summary, metadata, observed }: { summary: Summary | undefined; 
     ["Age", <Ago key="age" at={summary.createdAt} />],
   ];
   if (owner) {
-    const named = kindOf(owner.kind) ? <ObjectLink kind={owner.kind} namespace={summary.namespace} name={owner.name} /> : owner.name;
+    const named = owner.ours && kindOf(owner.kind) ? <ObjectLink kind={owner.kind} namespace={summary.namespace} name={owner.name} /> : owner.name;
     facts.push(["Made by", <span key="owner">{owner.kind} {named}</span>]);
   }
   if (summary.replicas) facts.push(["Pods ready", `${summary.replicas.ready} of ${summary.replicas.desired}`]);

@@ -4,7 +4,7 @@ import type { ReactElement } from "react";
 import { kindOf } from "../api/kinds.ts";
 import { type Name, referencesQuery } from "../api/queries.ts";
 import type { GraphNode } from "../api/types.ts";
-import { stateOfNode } from "../graph/nodeState.ts";
+import { knownStateOfNode } from "../graph/nodeState.ts";
 import { Card, ObjectLink } from "../shell/parts.tsx";
 import { Failure, Loading } from "../shell/states.tsx";
 import { neighbours } from "./neighbours.ts";
@@ -38,8 +38,7 @@ function Nodes({ nodes, namespace }: { nodes: GraphNode[]; namespace: string }):
   return (
     <ul className="lines">
       {nodes.map((node) => {
-        // Of Secrets and ConfigMaps only the names are known.
-        const state = kindOf(node.kind) && stateOfNode(node);
+        const state = knownStateOfNode(node);
         return (
           <li key={`${node.kind}/${node.namespace}/${node.name}`} className="child">
             <span className="muted small child-kind">{node.kind}</span>
