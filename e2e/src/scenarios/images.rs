@@ -32,7 +32,7 @@ async fn an_agent_without_an_image_runs_that_of_the_operator_and_another_flag_ro
     let result = under_two_flags(&ns).await;
     operator::scale(&ns.env, replicas).await?;
     let pods = result?;
-    // The cluster's operator has no such flag.
+    // The cluster's operator has another one.
     check_not_rolled(&ns, &pods, "Renamed again").await
 }
 

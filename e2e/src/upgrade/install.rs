@@ -99,7 +99,9 @@ impl Install<'_> {
         let is_operator = |it: &&mut Value| it["kind"] == DEPLOYMENT.kind && it["metadata"]["name"] == operator::NAME;
         let deployment = manifests.iter_mut().find(is_operator).context("config/default has no operator")?;
         let env = deployment.pointer_mut("/spec/template/spec/containers/0/env").and_then(Value::as_array_mut);
-        env.context("the operator has no variables")?.push(json!({"name": "RECIF_AGENT_IMAGE", "value": runner}));
+        let env = env.context("the operator has no variables")?;
+        env.retain(|variable| variable["name"] != "RECIF_AGENT_IMAGE");
+        env.push(json!({"name": "RECIF_AGENT_IMAGE", "value": runner}));
         Ok(())
     }
 }
