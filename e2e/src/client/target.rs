@@ -3,14 +3,16 @@
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context as _, Result};
+use tokio::net::TcpStream;
 
 use crate::{
     env::Env,
     gateway,
     kinds::{KubeKind, MCP_SERVER, SERVICE},
-    namespace::Namespace,
+    namespace::{Namespace, REPORT_TIMEOUT},
     object::{Object, ObjectExt as _},
     operator,
+    watch::poll,
 };
 
 /// Target of requests.
@@ -27,9 +29,14 @@ pub(crate) struct ClientTarget {
 }
 
 impl ClientTarget {
-    /// Targets a workload through its own Service.
+    /// Targets a workload through its own Service, once kube-proxy routes it: that may be a moment after a Pod is ready.
     pub(crate) async fn service(ns: &Namespace, name: &str) -> Result<Self> {
         let address = address(&ns.get(SERVICE, name).await?)?;
+        poll(REPORT_TIMEOUT, "a route to the Service", || async {
+            TcpStream::connect(address).await?;
+            Ok(Some(()))
+        })
+        .await?;
         Ok(Self { route: "Service", address, prefix: String::new(), headers: String::new() })
     }
 
