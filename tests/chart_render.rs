@@ -96,7 +96,10 @@ fn comparable(manifests: &str) -> Objects {
             container["image"] = Value::Null;
             let Some(variables) = container.get_mut("env").and_then(Value::as_array_mut) else { continue };
             for variable in variables {
-                if ["RECIF_AGENT_IMAGE", "RECIF_RUNNER_IMAGE", "RECIF_PROXY_IMAGE"].iter().any(|name| variable["name"] == *name) {
+                if ["RECIF_AGENT_IMAGE", "RECIF_RUNNER_IMAGE", "RECIF_PROXY_IMAGE"]
+                    .iter()
+                    .any(|name| variable["name"] == *name)
+                {
                     variable["value"] = Value::Null;
                 }
             }
