@@ -558,7 +558,7 @@ export interface components {
         Node: {
             /** @description Its kind. */
             kind: string;
-            /** @description Whether it is not there. */
+            /** @description Whether it is not there; false too if that is not known: you may not see it, or it is a Secret or ConfigMap. */
             missing: boolean;
             /** @description Its name. */
             name: string;
