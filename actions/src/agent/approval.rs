@@ -69,6 +69,11 @@ fn replacement(agent: &Agent, settings: &RenderSettings) -> Option<(String, &'st
     (!image::is_known_runner(agent, settings)).then(named)
 }
 
+/// Reports whether the spec allows more than one Pod at a time.
+pub(super) fn may_have_several_pods(agent: &Agent) -> bool {
+    agent.scaling_in_force().map_or(agent.replicas(), |scaling| scaling.max_replicas) > 1
+}
+
 /// Returns the condition on turns that wait for a person because of `tool`, if they do not survive their Pod.
 ///
 /// # Errors
@@ -77,7 +82,7 @@ pub(super) fn durability(agent: &Agent, tool: &str, is_stored: bool) -> Result<O
     if is_stored {
         return Ok(None);
     }
-    if agent.scaling_in_force().map_or(agent.replicas(), |scaling| scaling.max_replicas) > 1 {
+    if may_have_several_pods(agent) {
         let what = "with more than one possible replica set storage to postgresql";
         return Err(ActionError::terminal(
             reason::APPROVAL_UNSUPPORTED,
@@ -251,6 +256,21 @@ mod tests {
         sim.store().edit(&tool_id("pay"), |body| body["spec"]["approval"] = json!({"when": "Never"}));
         operator.run(MINUTE).await;
         assert_eq!(told(&sim)[0], "Running");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_replica_is_refused_before_it_has_a_pod() {
+        let sim = Sim::new();
+        sim.store().create(&tool_id("pay"), pay(json!({"when": "Always"})));
+        sim.store().create(&agent_id("a"), with_runner(json!({"tools": ["pay"]})));
+        let mut operator = Operator::start(&sim);
+        for (replicas, expected) in [(1, "Running"), (2, "Failed"), (1, "Running")] {
+            sim.store().edit(&agent_id("a"), |body| body["spec"]["replicas"] = replicas.into());
+            operator.run(MINUTE).await;
+            let [phase, _, message] = told(&sim);
+            assert_eq!(phase, expected, "{replicas}: {message}");
+            assert_eq!(sim.store().at(&child_id("Deployment"), "/spec/replicas"), 1, "{replicas}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

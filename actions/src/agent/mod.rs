@@ -92,13 +92,16 @@ impl WorkloadKind for Agent {
         let lookup = Resolver::new(deps, namespace);
         let mut inputs = lookup.inputs(Some(&Node::new(RefKind::Agent, name)), &self.references());
         inputs.add("Settings", references::Resolution::Resolved(settings_digest(&deps.settings, namespace)));
-        let by_image = || {
-            AgentReferences::look_up(self, deps).asking_tools().next()?;
-            Some(if image::is_known_runner(self, &deps.settings) { "the runner" } else { "an image that may not" })
-        };
-        let asks = approval::asks(self).or_else(by_image);
-        if let Some(asks) = asks {
+        let is_asking = AgentReferences::look_up(self, deps).asking_tools().next().is_some();
+        let is_known = image::is_known_runner(self, &deps.settings);
+        let by_image = is_asking.then_some(if is_known { "the runner" } else { "an image that may not" });
+        if let Some(asks) = approval::asks(self).or(by_image) {
             inputs.add("Asks", references::Resolution::Resolved(asks.to_owned()));
+        }
+        // An edit of the replicas alone renders nothing, and several Pods may not be allowed.
+        if is_asking {
+            let pods = if approval::may_have_several_pods(self) { "several" } else { "one" };
+            inputs.add("Replicas", references::Resolution::Resolved(pods.to_owned()));
         }
         inputs
     }
