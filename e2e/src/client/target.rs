@@ -32,9 +32,9 @@ impl ClientTarget {
     /// Targets a workload through its own Service, once kube-proxy routes it: that may be a moment after a Pod is ready.
     pub(crate) async fn service(ns: &Namespace, name: &str) -> Result<Self> {
         let address = address(&ns.get(SERVICE, name).await?)?;
+        let inside = ns.env.netns().await?;
         poll(REPORT_TIMEOUT, "a route to the Service", || async {
-            TcpStream::connect(address).await?;
-            Ok(Some(()))
+            inside.run(async move { TcpStream::connect(address).await.map(drop).context("connect") }).await.map(Some)
         })
         .await?;
         Ok(Self { route: "Service", address, prefix: String::new(), headers: String::new() })

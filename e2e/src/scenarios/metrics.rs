@@ -7,11 +7,14 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
-use super::traffic::{await_response, send_request};
+use super::{
+    gateway_auth,
+    traffic::{await_response, send_request},
+};
 use crate::{
     client::{ClientTarget, HttpClientConnection},
     kinds::AGENT,
-    manifests::{agent, text, workload},
+    manifests::{agent, model, plugin_config, text, workload},
     namespace::{Namespace, START_TIMEOUT},
     object::{Object, ObjectExt as _},
     prometheus::Prometheus,
@@ -24,7 +27,8 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
 );
 
 /// Parts of queries about what may happen nowhere here: they may find nothing.
-const RARE: [&str; 2] = ["recif_oscillating", "recif_watch_restarts_total"];
+const RARE: [&str; 4] =
+    ["recif_oscillating", "recif_watch_restarts_total", "recif_runner_fallbacks_total", "recif_spans_total"];
 
 async fn queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none(ns: Namespace) -> Result<()> {
     ns.apply(&agent("waiting", json!({"tools": ["missing"]}))).await?;
@@ -52,6 +56,7 @@ async fn queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none(
     let refused = try_join_all(calls).await?.iter().filter(|answer| answer.status == 503).count();
     ensure!(refused > 0, "there was room for every request");
 
+    spend_a_budget(&ns).await?;
     let prometheus = Prometheus::start(&ns).await?;
     for query in queries(&ns)?.iter().filter(|query| !RARE.iter().any(|rare| query.contains(rare))) {
         poll(START_TIMEOUT, &format!("an answer to {query}"), || async {
@@ -70,6 +75,23 @@ async fn queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none(
         ensure!(page.contains(&format!("`{base}`")), "docs/metrics.md does not name {base}");
     }
     unknown_names_add_no_series(&ns, &prometheus).await
+}
+
+/// Lets an agent of Récif's runner use up its tokens, which have a price.
+async fn spend_a_budget(ns: &Namespace) -> Result<()> {
+    ns.provide(&plugin_config("stub", json!({}))).await?;
+    let mut echo = model("echo", "stub");
+    echo["spec"]["price"] = json!({"currency": "EUR", "input": "1", "output": "1"});
+    ns.provide(&echo).await?;
+    let limits = json!([{"per": "workload", "tokensPerDay": 1, "costPerDay": "1000"}]);
+    ns.start(&agent("talks", json!({"modelRef": {"name": "echo"}, "limits": limits}))).await?;
+    ns.until(AGENT, "talks", START_TIMEOUT, "has prices", |it| !it.text("/status/prices").is_empty()).await?;
+    let gateway = ClientTarget::gateway(ns, AGENT, "talks").await?;
+    poll(START_TIMEOUT, "a refusal by the gateway", || async {
+        let answer = gateway_auth::send_request(ns, &gateway, "POST", "/chat", r#"{"message": "hi"}"#).await?;
+        Ok((answer.status == 429).then_some(()))
+    })
+    .await
 }
 
 async fn unknown_names_add_no_series(ns: &Namespace, prometheus: &Prometheus) -> Result<()> {
