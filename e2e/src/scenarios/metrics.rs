@@ -27,8 +27,13 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
 );
 
 /// Parts of queries about what may happen nowhere here: they may find nothing.
-const RARE: [&str; 4] =
-    ["recif_oscillating", "recif_watch_restarts_total", "recif_runner_fallbacks_total", "recif_spans_total"];
+const RARE: [&str; 5] = [
+    "recif_oscillating",
+    "recif_watch_restarts_total",
+    "recif_runner_fallbacks_total",
+    "recif_runner_model_calls_total{outcome=\"error\"}",
+    "recif_spans_total",
+];
 
 async fn queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none(ns: Namespace) -> Result<()> {
     ns.apply(&agent("waiting", json!({"tools": ["missing"]}))).await?;
