@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{ClientTarget, HttpClientConnection, HttpClientResponse},
-    kinds::{AGENT, ROLE, ROLE_BINDING, SERVICE_ACCOUNT},
+    kinds::{AGENT, CLUSTER_ROLE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT},
     manifests::agent,
     namespace::{Namespace, REPORT_TIMEOUT},
     object::ObjectExt as _,
@@ -74,14 +74,39 @@ async fn token_for(ns: &Namespace, account: &str, audiences: &[&str]) -> Result<
     Ok(answer["status"]["token"].as_str().context("no token")?.to_owned())
 }
 
-/// Binds a role to a ServiceAccount of the namespace.
+/// Binds a role to a ServiceAccount of the namespace, and waits until the API server has heard of it: until then it denies the account,
+/// and each gateway that asked keeps that verdict for 5 s.
 pub(super) async fn bind(ns: &Namespace, account: &str, kind: &str, role: &str) -> Result<()> {
     let binding = json!({
         "apiVersion": ROLE_BINDING.api_version(), "kind": ROLE_BINDING.kind, "metadata": {"name": account},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": ns.name}],
     });
-    ns.create_object(&binding).await.map(drop)
+    ns.create_object(&binding).await?;
+    let role = match kind == ROLE.kind {
+        true => ns.get(ROLE, role).await?,
+        false => ns.env.all(CLUSTER_ROLE).get(role).await?,
+    };
+    let rule = role.at("/rules/0");
+    let attributes = json!({
+        "namespace": ns.name, "verb": rule["verbs"][0], "group": rule["apiGroups"][0], "name": rule["resourceNames"][0],
+        "resource": rule["resources"][0].as_str().and_then(|it| it.split('/').next()),
+        "subresource": rule["resources"][0].as_str().and_then(|it| it.split('/').nth(1)),
+    });
+    let user = format!("system:serviceaccount:{}:{account}", ns.name);
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": attributes},
+    });
+    poll(REPORT_TIMEOUT, "the right of the binding", || async {
+        let request = http::Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews")
+            .header("content-type", "application/json")
+            .body(review.to_string().into_bytes())?;
+        let verdict: Value = ns.env.client.request(request).await.context("ask for a right")?;
+        ensure!(verdict["status"]["allowed"] == true, "{verdict}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Waits until a chat request is answered.
