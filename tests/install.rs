@@ -74,18 +74,18 @@ fn open_ports(part: &str, labels: &[(&str, &str)], namespace: &[(&str, &str)], s
 #[test]
 fn what_names_every_workload_is_open_to_the_operator_the_gateways_and_scrapers_alone() {
     let named = |name: &'static str| [("app.kubernetes.io/name", name)];
-    for (part, anybody, scraped) in
+    for (part, unlabeled, scraped) in
         [("operator", vec![], 8080), ("gateway", vec![8080, 8443, 8082], 8081), ("control-plane", vec![8780], 8781)]
     {
-        let with_metrics = [anybody.clone(), vec![scraped]].concat();
-        assert_eq!(open_ports(part, &named("any"), &[], false), anybody, "{part}, from another namespace");
+        let with_metrics = [unlabeled.clone(), vec![scraped]].concat();
+        assert_eq!(open_ports(part, &named("any"), &[], false), unlabeled, "{part}, from another namespace");
         assert_eq!(
             open_ports(part, &named("recif-operator"), &[], false),
-            anybody,
+            unlabeled,
             "{part}, by a name of ours elsewhere"
         );
         assert_eq!(open_ports(part, &named("any"), &[("metrics", "enabled")], false), with_metrics, "{part}, scraped");
-        let ours = if part == "gateway" { with_metrics } else { anybody };
+        let ours = if part == "gateway" { with_metrics } else { unlabeled };
         for peer in ["recif-operator", "recif-gateway"] {
             assert_eq!(open_ports(part, &named(peer), &[], true), ours, "{part}, from {peer}");
         }

@@ -31,7 +31,7 @@ pub struct Approval {
     #[schemars(extend("enum" = [NEVER, ALWAYS, ON_WRITE]))]
     #[serde(default = "always")]
     pub when: String,
-    /// Who approves: the user whose request began the turn (Caller), or somebody else (Approver). Default: Caller.
+    /// Who approves: the user whose request began the turn (Caller), or another user (Approver). Default: Caller.
     // A string and not an enum, as above.
     #[schemars(extend("enum" = [CALLER, APPROVER]))]
     #[serde(default = "caller")]

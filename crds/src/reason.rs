@@ -32,7 +32,7 @@ pub const WITHIN_BUDGET: &str = "WithinBudget";
 pub const NO_USAGE_REPORTED: &str = "NoUsageReported";
 /// The web search is left out, as no search service is set.
 pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
-/// Calls of a tool wait for a person, and nobody could be asked.
+/// Calls of a tool wait for a person, and no user could be asked.
 pub const APPROVAL_UNSUPPORTED: &str = "ApprovalUnsupported";
 /// What waits is in the memory of one Pod.
 pub const IN_MEMORY: &str = "InMemory";
@@ -44,7 +44,7 @@ pub const UNKNOWN_SETTING: &str = "UnknownSetting";
 
 /// The server cannot be connected to, or answers HTTP 5xx.
 pub const SERVER_UNREACHABLE: &str = "ServerUnreachable";
-/// The server did not tell its tools in time.
+/// The server did not list its tools in time.
 pub const SERVER_TIMEOUT: &str = "ServerTimeout";
 /// The server refuses the query.
 pub const SERVER_REFUSED: &str = "ServerRefused";

@@ -66,7 +66,7 @@ async fn a_call_waits_until_its_caller_approves_it(ns: Namespace) -> Result<()> 
     ensure!(waits.status == 202, "{waits:?}");
     let alone = json!({"message": r#"/tool calculator {"expression": "6*7"}"#, "may_wait": false});
     let refused = ns.send("careful", AGENT_PORT, "POST", "/chat", &alone).await?;
-    ensure!(refused.status == 200 && refused.text.contains("nobody can be asked here"), "{refused:?}");
+    ensure!(refused.status == 200 && refused.text.contains("no user can be asked here"), "{refused:?}");
     let waits: Value = serde_json::from_str(&waits.text).context("read what waits")?;
     let (task, call) = (&waits["task"], &waits["approval"]["tools"][0]);
     ensure!(call["name"] == "calculator" && call["args"]["expression"] == "6*7", "{waits}");

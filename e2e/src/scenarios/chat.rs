@@ -154,7 +154,7 @@ async fn a_chat_says_what_it_waits_for_before_it_waits(ns: Namespace) -> Result<
         }
         anyhow::bail!("it ended")
     };
-    tokio::time::timeout(SOON, reported).await.context("nothing was told")??;
+    tokio::time::timeout(SOON, reported).await.context("the chat reported no problem")??;
     ensure!(process.try_wait()?.is_none(), "it waits for an answer meanwhile");
     process.kill().await.context("end it")
 }

@@ -56,7 +56,7 @@ fn names(list: &Value) -> Vec<&str> {
 
 async fn lists_and_objects_are_as_the_cluster_has_them(ns: Namespace) -> Result<()> {
     let target = ClientTarget::control_plane(&ns.env).await?;
-    let secret = json!({ "env": [{ "name": "MY_TOKEN", "value": "visible-to-nobody" }] });
+    let secret = json!({ "env": [{ "name": "MY_TOKEN", "value": "shown-to-no-client" }] });
     ns.start(&agent("runs", secret)).await?;
     ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
     ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
@@ -82,7 +82,7 @@ async fn lists_and_objects_are_as_the_cluster_has_them(ns: Namespace) -> Result<
             .await?;
     ensure!(object["status"] == *stored.at("/status"), "{object}");
     ensure!(object["spec"]["image"] == *stored.at("/spec/image"), "{object}");
-    ensure!(!object.to_string().contains("visible-to-nobody"), "{object}");
+    ensure!(!object.to_string().contains("shown-to-no-client"), "{object}");
     // With a page size of one, each object is returned once.
     let mut seen = Vec::new();
     let mut next = String::new();

@@ -59,13 +59,13 @@ async fn a_flow_needs_no_object_but_its_provider(ns: Namespace) -> Result<()> {
 
 async fn a_flow_answers_on_every_route_it_has(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
-    let first = "---\ninput: { default: { name: nobody } }\n---\nHello {{name}}. {{>second}}";
+    let first = "---\ninput: { default: { name: world } }\n---\nHello {{name}}. {{>second}}";
     ns.provide(&prompt("first", first)).await?;
     ns.provide(&prompt("second", "{{#if name}}Bye {{name}}.{{/if}}")).await?;
     ns.start(&flow("routes", &["first", "second"], json!({}))).await?;
     for (path, variables, expected) in [
         ("/", json!({"name": "Ada <&>"}), "echo: Hello Ada <&>. Bye Ada <&>."),
-        ("/", json!({}), "echo: Hello nobody. Bye nobody."),
+        ("/", json!({}), "echo: Hello world. Bye world."),
         ("/routes", json!({"name": "Bo"}), "echo: Hello Bo. Bye Bo."),
         ("/first", json!({"name": "Cy"}), "echo: Hello Cy. Bye Cy."),
         ("/second", json!({"name": "Di"}), "echo: Bye Di."),

@@ -179,11 +179,11 @@ async fn anonymous_paths_need_no_token(ns: Namespace) -> Result<()> {
     ns.start(&agent("open", json!({"expose": {"anonymousPaths": ["/.well-known/*"]}}))).await?;
     let target = ClientTarget::gateway(&ns, AGENT, "open").await?;
     await_chat(&ns, &target).await?;
-    let anybody = without_token(&target);
-    let card = send_request(&ns, &anybody, "GET", "/.well-known/agent-card.json", "").await?;
+    let anonymous = without_token(&target);
+    let card = send_request(&ns, &anonymous, "GET", "/.well-known/agent-card.json", "").await?;
     ensure!(card.status == 200 && card.text.contains("open"), "{card:?}");
     for path in ["/chat", "/.well-known", "/.well-known/%61gent-card.json", "/.well-known//agent-card.json"] {
-        let answer = send_request(&ns, &anybody, "GET", path, "").await?;
+        let answer = send_request(&ns, &anonymous, "GET", path, "").await?;
         ensure!(answer.status == 401, "{path}: {answer:?}");
     }
     Ok(())

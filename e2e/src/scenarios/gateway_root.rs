@@ -120,9 +120,9 @@ async fn a_caller_finds_its_agents_as_models_and_tools_and_no_others(ns: Namespa
     let other = json!({"model": format!("{}/other", ns.name), "input": "hi"});
     json_of(&send(&ns, &bot, "POST", "/v1/responses", other.to_string()).await?, 403)?;
 
-    let nobody = without_token(&gateway);
+    let anonymous = without_token(&gateway);
     let refused =
-        send(&ns, &nobody, "POST", "/v1/responses", json!({"model": mine, "input": "hi"}).to_string()).await?;
+        send(&ns, &anonymous, "POST", "/v1/responses", json!({"model": mine, "input": "hi"}).to_string()).await?;
     let refused = json_of(&refused, 401)?;
     ensure!(refused["error"]["message"].as_str().is_some_and(|text| text.contains("Authorization")), "{refused}");
     Ok(())

@@ -42,7 +42,7 @@ pub(crate) struct Watch {
     ends_at: Instant,
     next_bookmark: Instant,
     is_over: bool,
-    /// It could not follow, and has said so.
+    /// It could not follow, and the client has got an error event.
     is_expired: bool,
 }
 

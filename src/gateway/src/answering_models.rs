@@ -92,7 +92,7 @@ mod tests {
         models.count(b"openai/gpt", None, at(70));
         assert_eq!(models.last_minute(at(70)), counts([("openai/gpt", 1), ("stub/echo (HTTP 503)", 2)]));
         assert_eq!(models.last_minute(at(131)), counts([("openai/gpt", 1)]), "the next one");
-        assert_eq!(models.last_minute(at(191)), None, "nothing is known of an agent that nobody calls");
+        assert_eq!(models.last_minute(at(191)), None, "nothing is known of an agent that no client calls");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) struct UpstreamPod {
     pub(super) tag: PodTag,
     /// Run of its process that has reported totals of tokens; 0: not known.
     pub(super) run: AtomicU64,
-    /// Set if the Pod counts as ready only because its sidecar said so, before its EndpointSlice.
+    /// Set if the Pod counts as ready only by the report of its sidecar, before its EndpointSlice.
     pub(super) is_self_reported: AtomicBool,
     /// Requests that this gateway has in flight there.
     in_flight: AtomicU32,

@@ -3,7 +3,7 @@
 
 /// The server cannot be connected to, or answers HTTP 5xx.
 pub const SERVER_UNREACHABLE: &str = "ServerUnreachable";
-/// The server did not tell its tools in time.
+/// The server did not list its tools in time.
 pub const SERVER_TIMEOUT: &str = "ServerTimeout";
 /// The server refuses the query.
 pub const SERVER_REFUSED: &str = "ServerRefused";

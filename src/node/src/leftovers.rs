@@ -50,7 +50,7 @@ impl Leftovers {
     /// Makes an empty list that is kept in this file.
     pub(crate) fn new(path: PathBuf) -> Self {
         let mut bytes = [0; 16];
-        // Without random numbers the runs are not told apart, and their groups are still known by the start time.
+        // Without random numbers the runs are not distinguished, and their groups are still known by the start time.
         let _ = getrandom::fill(&mut bytes);
         Self(Arc::new(ProcessGroups { path, run: hex::encode(bytes), groups: Mutex::default() }))
     }

@@ -108,7 +108,7 @@ async fn what_cannot_run_here_is_told_with_the_remedy() {
         let waiting = self::container(&pods).unwrap().state.unwrap().waiting.unwrap();
         assert_eq!(waiting.message.as_deref(), Some(message));
         assert!(world.noted(note).await.1.starts_with(note));
-        assert_eq!(world.screen.notes.lock().unwrap().len(), 1, "it is told once");
+        assert_eq!(world.screen.notes.lock().unwrap().len(), 1, "it is reported once");
     }
 }
 

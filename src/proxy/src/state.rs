@@ -30,7 +30,7 @@ impl ProxyContext {
         let life = DrainState::new(&config, load.clone(), upstream.clone());
         let callers = CallerVerifier::new(&config);
         let startup = Startup::new(&config, upstream.clone());
-        // Without a key nobody may read what is counted.
+        // Without a key no gateway may read what is counted.
         let is_read = config.has_runner && !config.usage_key.as_str().is_empty();
         let (metrics, usage) = (ProxyMetrics::new(), UsageTally::new(is_read, random_hex::<8>()?));
         Ok(Arc::new(Self { config, load, drain: life, upstream, startup, metrics, callers, usage }))

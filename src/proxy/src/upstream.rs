@@ -37,7 +37,7 @@ const MAX_PROBE_HEAD: usize = 8 << 10;
 const MAX_METRICS: u64 = 1024 * 1024;
 /// Most bytes of the workload's report of the models that it used.
 const MAX_USAGE: u64 = 4 * 1024 * 1024;
-/// Fields of such a report, by which it is told from other JSON: some images answer any path with that.
+/// Fields of such a report, which distinguish it from other JSON: some images answer any path with that.
 const USAGE_FIELDS: [&str; 3] = ["instance", "revision", "cells"];
 /// Most idle connections.
 const MAX_IDLE: usize = 256;

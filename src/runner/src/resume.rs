@@ -22,7 +22,7 @@ use super::{
     usage::{UsageAccount, UsageLedger},
 };
 
-/// Answer to the model for a call of which nobody knows whether it was sent.
+/// Answer to the model for a call of which it is unknown whether it was sent.
 const UNKNOWN_EFFECT: &str = "the runtime died while it ran: its effect is unknown";
 /// Answer to the model for an approved call whose tool is another one by now.
 const CHANGED: &str =
@@ -174,7 +174,7 @@ impl Agent {
     /// it. Once `requests` is closed, no further approved call begins that another process can make.
     ///
     /// # Errors
-    /// The claim is lost or was given back, or the database did not answer before a call: whoever claims the turn next goes on with it.
+    /// The claim is lost or was given back, or the database did not answer before a call: the next process to claim the turn continues it.
     pub(crate) async fn resume(
         &self,
         claimed: ClaimedTurn,
@@ -193,7 +193,7 @@ impl Agent {
                 task = claim.task,
                 round,
                 refused,
-                "nobody decided on calls in time"
+                "no user decided on calls in time"
             );
         }
         let going_on = async {
@@ -259,7 +259,7 @@ impl Agent {
             let ToolCall { id, name, .. } = call;
             let consent = match &ruling {
                 Some(ruling) => ruling.check(call),
-                None => Err(format!("nobody approved this call within {patience} s")),
+                None => Err(format!("no user approved this call within {patience} s")),
             };
             let is_same = definitions.get(id).is_some_and(|known| tools.digest(name) == Some(known.as_str()));
             let outcome = match (consent, progress.get(id).cloned()) {
@@ -284,8 +284,8 @@ impl Agent {
         Ok((turn, outcome))
     }
 
-    /// Makes an approved call, which is recorded before and after. The client is told first: one that does not read delays no call that
-    /// is recorded as started.
+    /// Makes an approved call, which is recorded before and after. The client's event is sent first: one that does not read delays no
+    /// call that is recorded as started.
     async fn make_approved(
         &self,
         maker: &TurnLoop<'_>,

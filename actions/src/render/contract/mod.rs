@@ -46,7 +46,7 @@ impl FlowContract {
     /// Renders the files of a Flow. `data` holds the digest of each Secret and ConfigMap that its environment refers to.
     ///
     /// # Errors
-    /// [`RenderError`]: content that is too large, or tools that cannot be told apart.
+    /// [`RenderError`]: content that is too large, or tools that cannot be distinguished.
     pub fn of_flow(flow: &FlowParts, data: &BTreeMap<String, String>) -> Result<Self, RenderError> {
         let files = FlowFiles::new(flow, &flow.name, FlowPlacement::Alone)?;
         Ok(Self::new(&flow.name, FlowPlacement::Alone, vec![files], data))

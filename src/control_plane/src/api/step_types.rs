@@ -49,7 +49,7 @@ pub(super) struct Trace {
     pub(super) gaps: Vec<(i64, i64)>,
 }
 
-/// What is told live of a step of some object.
+/// Fields of a step of an object, as the event stream sends them.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Transition {
     /// The object's kind.

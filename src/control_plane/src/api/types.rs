@@ -228,8 +228,8 @@ pub(super) struct ToolDefinition {
 /// Who asks.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Me {
-    /// How callers are told apart: kubernetes or none.
+    /// How callers are identified: kubernetes or none.
     pub(super) auth: &'static str,
-    /// The caller's name; null where callers are not told apart.
+    /// The caller's name; null where callers are not identified.
     pub(super) user: Option<String>,
 }

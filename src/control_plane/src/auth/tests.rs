@@ -235,7 +235,7 @@ async fn an_address_pays_for_tokens_that_were_refused() {
     }
     assert!(
         auth.check_token(&token("good-one".into()), Some(here)).await.is_ok(),
-        "the proxy is told from whom it serves"
+        "the proxy and its clients have penalties of their own"
     );
     assert!(auth.check_token(&HeaderMap::new(), Some(here)).await.is_ok(), "what is open to all stays so");
     tokio::time::advance(std::time::Duration::from_secs(11)).await;

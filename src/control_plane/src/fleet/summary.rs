@@ -124,7 +124,7 @@ impl Replicas {
     }
 }
 
-/// What is told of a server besides its summary.
+/// Fields of a server besides its summary.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerFacts {

@@ -84,7 +84,7 @@ async fn what_happens_within_a_moment_comes_together() {
     let begin = Instant::now();
     stage.agent("ns", "a", "Pending");
     assert_eq!(reported.events().await, "applied a e-1");
-    assert_eq!(begin.elapsed(), Duration::ZERO, "what comes first is told at once");
+    assert_eq!(begin.elapsed(), Duration::ZERO, "the first event is sent at once");
     stage.agent("ns", "b", "Pending");
     tokio::time::advance(Duration::from_millis(20)).await;
     stage.agent("ns", "c", "Pending");

@@ -68,8 +68,8 @@ mod tests {
             .map(|(process, name)| stored(StoredCallers::Hashes, process, name));
         assert_eq!((ada.0.as_str(), ada.1.len(), &ada.1), ("p", "sha256:".len() + DIGITS, &elsewhere.1));
         assert_ne!(ada.1, ben.1);
-        let [ada, ben, nobody] = ["ada", "ben", ""].map(|name| stored(StoredCallers::Off, "p", name));
-        assert_eq!([&ada.1, &ben.1, &nobody.1], ["", "", ""]);
-        assert!(ada.0 != ben.0 && ada.0 != nobody.0 && !ada.0.contains("ada"), "{ada:?} {ben:?}");
+        let [ada, ben, nameless] = ["ada", "ben", ""].map(|name| stored(StoredCallers::Off, "p", name));
+        assert_eq!([&ada.1, &ben.1, &nameless.1], ["", "", ""]);
+        assert!(ada.0 != ben.0 && ada.0 != nameless.0 && !ada.0.contains("ada"), "{ada:?} {ben:?}");
     }
 }

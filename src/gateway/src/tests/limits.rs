@@ -285,8 +285,8 @@ async fn what_another_gateway_heard_of_usage_is_known_after_midnight_too() {
     gateway.object(Some(object.clone()));
     let limits = &gateway.shared.limits;
     let totals = SpentTokens { day: TODAY, run: 5, all: 9, own: None };
-    let nobody = || ClientId::User("nobody".into());
-    limits.take_totals(&object.budgets.unwrap(), "agent/ns/a", nobody, &totals, LimitTime::now(&Clock::at(NOON)));
+    let user = || ClientId::User("ada".into());
+    limits.take_totals(&object.budgets.unwrap(), "agent/ns/a", user, &totals, LimitTime::now(&Clock::at(NOON)));
     assert_eq!(reporting(&gateway).await, json!({ "any": true, "without": 0 }));
     limits.sweep(LimitTime::now(&Clock::at(NOON + 86_400_000)));
     assert_eq!(reporting(&gateway).await, json!({ "any": true, "without": 0 }), "the sums of that day are gone");

@@ -179,7 +179,7 @@ async fn the_scaler_learns_at_once_of_who_begins_to_wait_for_no_pod() {
             String::from_utf8(body.to_vec()).unwrap()
         }
     };
-    assert_eq!(cold("").await, r#"{"times":0,"workloads":[]}"#, "who does not know yet is told");
+    assert_eq!(cold("").await, r#"{"times":0,"workloads":[]}"#, "a first query is answered at once");
     let mut polled = tokio::spawn(cold("?after=0"));
     assert!(timeout(Duration::from_millis(100), &mut polled).await.is_err(), "nothing has happened");
     let client = gateway.send(GET).await;

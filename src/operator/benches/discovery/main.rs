@@ -67,7 +67,7 @@ async fn bench(url: &str) -> io::Result<()> {
         let text = discoverer.query(&target, Schedule::OnResync);
         let found = text.as_deref().and_then(|text| text.as_ref().ok()).map(|found| found.catalog.tools.len());
         if found != Some(server::TOOLS) {
-            return Err(io::Error::other(format!("the server told {found:?} tools: {text:?}")));
+            return Err(io::Error::other(format!("the server listed {found:?} tools: {text:?}")));
         }
         // All servers but one are forgotten, so that the growth is not from kept results.
         discoverer.forget(target.kind, &target.key);

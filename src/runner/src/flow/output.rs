@@ -1,6 +1,6 @@
 //! Structured output: validates an answer that must be JSON.
 //!
-//! Models tend to put JSON into a Markdown code fence, even when told not to, so a fence around the whole answer is
+//! Models tend to put JSON into a Markdown code fence, even where the prompt forbids it, so a fence around the whole answer is
 //! removed.
 
 use serde_json::Value;

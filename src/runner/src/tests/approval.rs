@@ -54,7 +54,7 @@ impl Bank {
         self.headers.lock().unwrap().get(name).map(|value| value.to_str().unwrap().to_owned())
     }
 
-    /// Returns the tools `free`, whose calls wait for nobody, `pay`, `set`, whose calls may be repeated, `hasty`, whose calls wait for a
+    /// Returns the tools `free`, whose calls do not wait, `pay`, `set`, whose calls may be repeated, `hasty`, whose calls wait for a
     /// second, and `audit`, whose calls another person has to approve.
     pub(super) fn tools(&self) -> Value {
         let tool = |name: &str, approval: Value| {
@@ -153,7 +153,7 @@ async fn a_call_that_nobody_can_approve_is_refused_and_the_model_is_told() {
     let (status, answer) = runner.chat_as("ada", "/tool audit {}").await;
     assert_eq!(status, 200, "{answer}");
     assert!(answer["reply"].as_str().unwrap().starts_with("tool audit failed: refused"), "{answer}");
-    assert_eq!(bank.payments(), 1, "the call that needs nobody");
+    assert_eq!(bank.payments(), 1, "the call that needs no approval");
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn the_model_hears_of_a_rejection_and_of_one_that_came_too_late() {
     let begun = Instant::now();
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        // The sweep ends the turn; before that, nobody can decide any more.
+        // The sweep ends the turn; before that, no user can decide any more.
         match runner.decide("", &waits["task"], json!([{"id": "another", "approved": true}])).await.0 {
             404 => break,
             status => assert!(status == 400 && begun.elapsed() < SOON, "{status}"),
@@ -287,7 +287,7 @@ async fn a_call_that_was_started_is_sent_again_only_if_two_have_the_effect_of_on
             if !turns.is_empty() {
                 break turns;
             }
-            assert!(begun.elapsed() < SOON, "nobody went on with the turn");
+            assert!(begun.elapsed() < SOON, "no process continued the turn");
         };
         let messages: String = turns[0].get("messages");
         assert!(messages.contains(expected), "{messages}");

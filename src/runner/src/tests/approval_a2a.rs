@@ -106,7 +106,7 @@ async fn what_became_of_a_task_stays_as_its_conversation_goes_on() {
     let shop = bank.shop(&[]).await;
     let first = send(&shop, &message("/tool pay {}")).await;
     approve_all(&shop, &first).await;
-    // Nobody has asked for the first task since, and the next one has the same message.
+    // No client has asked for the first task since, and the next one has the same message.
     let second = say_again(&shop, &first).await;
     let shown = get(&shop, &first).await;
     assert_eq!((state(&shown), text(&shown)), ("TASK_STATE_COMPLETED", "paid 1"), "{shown}");
@@ -150,7 +150,7 @@ async fn a_list_says_of_a_task_that_expired_what_the_task_says() {
     }
     let done = get(&shop, &task).await;
     assert_eq!(state(&done), "TASK_STATE_COMPLETED", "{done}");
-    assert!(text(&done).ends_with("nobody approved this call within 1 s"), "{done}");
+    assert!(text(&done).ends_with("no user approved this call within 1 s"), "{done}");
 }
 
 #[tokio::test]

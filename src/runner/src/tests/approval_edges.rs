@@ -110,7 +110,7 @@ async fn a_role_that_may_make_no_table_has_calls_refused() {
     assert!(ready.contains("turns that wait for a person"), "{ready}");
     let (status, answer) = runner.chat_as("ada", "/tool pay {}").await;
     assert_eq!((status, bank.payments()), (200, 0), "{answer}");
-    assert!(answer["reply"].as_str().unwrap().contains("nobody can be asked here"), "{answer}");
+    assert!(answer["reply"].as_str().unwrap().contains("no user can be asked here"), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,9 +183,9 @@ async fn a_turn_that_expired_is_logged_and_keeps_the_budgets_of_its_last_request
     assert_ne!(caller.account.budget_headers(), UsageAccount::new("ada").budget_headers());
     let (log, _kept) = Log::capture();
     let reply = agent.resume(claimed, caller, &TaskTracker::new(), None).await.unwrap();
-    assert_eq!(reply.reply, "tool hasty failed: nobody approved this call within 1 s");
+    assert_eq!(reply.reply, "tool hasty failed: no user approved this call within 1 s");
     let log = log.drain();
-    assert!(log.contains("nobody decided on calls in time") && log.contains("hasty"), "{log}");
+    assert!(log.contains("no user decided on calls in time") && log.contains("hasty"), "{log}");
 }
 
 /// Model that calls `pay`, and fails once it has the result.
@@ -280,7 +280,7 @@ async fn a_turn_that_no_request_continues_has_no_headers_and_its_conversation_wa
     connection.execute(alone).await.unwrap();
     let begun = Instant::now();
     while bank.payments() == 0 {
-        assert!(begun.elapsed() < SOON, "nobody went on with the turn");
+        assert!(begun.elapsed() < SOON, "no process continued the turn");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(bank.last_header("x-tenant"), None);

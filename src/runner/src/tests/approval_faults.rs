@@ -58,7 +58,7 @@ async fn what_a_turn_has_come_to_is_written_until_the_database_takes_it_and_then
     }
     assert!(matches!(events.recv().await, Some(TurnEvent::Call(_))));
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    assert!(events.try_recv().is_err(), "the result is not told before it is stored");
+    assert!(events.try_recv().is_err(), "the result is not sent before it is stored");
     connection.execute("DROP TRIGGER results ON recif_parked").await.unwrap();
     assert!(matches!(events.recv().await, Some(TurnEvent::Outcome { ok: true, .. })));
     tokio::time::sleep(Duration::from_millis(1500)).await;

@@ -12,7 +12,7 @@ const MAX_ARGUMENTS: usize = 64 << 10;
 /// What the operator says of the person who has to approve the calls of a tool.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct ApprovalRule {
-    /// `Caller`: the user whose request began the turn. No other person can be told apart here, so that calls for one are refused.
+    /// `Caller`: the user whose request began the turn. The runtime cannot identify any other person, so that calls for one are refused.
     #[serde(default)]
     by: String,
     /// Seconds for which a call waits.
@@ -23,7 +23,7 @@ pub(super) struct ApprovalRule {
 /// Consent of a person to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consent<'a> {
-    /// Nobody was asked.
+    /// No user was asked.
     Missing,
     /// A person approved this call, whose `Idempotency-Key` this is.
     Given(&'a str),

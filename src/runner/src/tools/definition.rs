@@ -49,7 +49,7 @@ pub(crate) struct CallableTool {
     pub(super) approval: Option<ApprovalRule>,
     /// Names of headers of the request that began the turn which calls have.
     pub(super) forwarded: Vec<String>,
-    /// Digest of the definition in `CORAIL_TOOLS`; empty for a tool of another form, whose calls wait for nobody.
+    /// Digest of the definition in `CORAIL_TOOLS`; empty for a tool of another form, whose calls wait for no approval.
     pub(super) digest: String,
     /// Implementation.
     pub(super) kind: ToolKind,
@@ -307,7 +307,7 @@ impl CallableTool {
         })
     }
 
-    /// Creates a tool without an output schema, with the default timeout, whose calls wait for nobody.
+    /// Creates a tool without an output schema, with the default timeout, whose calls wait for no approval.
     pub(super) fn of_kind(name: String, description: String, input: Input, kind: ToolKind) -> Self {
         let (input_schema, timeout) = (input.schema(), Duration::from_secs(TIMEOUT));
         let (output, approval, forwarded, digest) = (None, None, Vec::new(), String::new());

@@ -57,8 +57,8 @@ use super::{
 
 /// Most characters of a call's id in a span: the model chooses it.
 const MAX_CALL_ID: usize = 128;
-/// Answer to the model for a call that nobody has approved.
-const UNAPPROVED: &str = "a person has to approve calls of this tool, and nobody can be asked here: say what you would have called it \
+/// Answer to the model for a call that no user has approved.
+const UNAPPROVED: &str = "a person has to approve calls of this tool, and no user can be asked here: say what you would have called it \
                           with, and do not try again";
 
 pub(super) use approval::Consent;
@@ -133,7 +133,7 @@ impl Toolbox {
         self.specs.clone()
     }
 
-    /// Returns how long a call waits until the user whose request began the turn approves it; `None` for a call that waits for nobody,
+    /// Returns how long a call waits until the user whose request began the turn approves it; `None` for a call that needs no approval,
     /// or that this user cannot approve.
     pub(super) fn patience(&self, call: &ToolCall) -> Option<Duration> {
         self.find(&call.name)?.approval.as_ref()?.patience(&call.arguments)

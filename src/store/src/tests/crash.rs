@@ -51,7 +51,7 @@ pub(super) async fn a_process_killed_while_it_writes_leaves_a_whole_set(place: &
         write(&mut writer, [agent("a", "u", 0), server("s", 0, "older", 0)]).await;
         let rows = place.table("SELECT resource_version FROM tool_servers").await;
         last = rows[0][0].parse().unwrap();
-        assert!(last >= reported, "what was told to be written is there");
+        assert!(last >= reported, "what was reported as written is there");
         let tools = place.table("SELECT name FROM tools").await;
         assert_eq!(tools.len(), 300);
         assert!(tools.iter().all(|tool| tool[0].starts_with(&format!("set{last}-"))), "one set: {last}");

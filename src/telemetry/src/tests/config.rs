@@ -20,7 +20,7 @@ fn without_variables_nothing_is_exported() {
     assert_eq!(read(&[]).unwrap(), TelemetryConfig::default());
     assert_eq!(read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]).unwrap(), TelemetryConfig::default());
     let unused = [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_TRACES_SAMPLER", "xray")];
-    assert_eq!(read(&unused).unwrap(), TelemetryConfig::default(), "variables for other programs hurt nobody");
+    assert_eq!(read(&unused).unwrap(), TelemetryConfig::default(), "variables for other programs are ignored");
     let all_refused = [("OTEL_SDK_DISABLED", "TRUE"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
     assert_eq!(read(&all_refused).unwrap(), TelemetryConfig::default());
 }

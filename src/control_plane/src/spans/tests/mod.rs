@@ -257,7 +257,7 @@ async fn the_sender_is_the_pod_of_the_token_or_of_the_address_and_others_are_ref
         let fields = [&[("content-type", PROTOBUF)][..], &fields].concat();
         collector.send(&fields, body(ExportProtocol::Protobuf, &[])).await.0
     };
-    assert_eq!(send(&collector, None).await, 403, "nobody has the address");
+    assert_eq!(send(&collector, None).await, 403, "no Pod has the address");
     pod(&app, "pod-1", "one", "127.0.0.1", "Running");
     pod(&app, "pod-2", "two", "127.0.0.1", "Running");
     assert_eq!(send(&collector, None).await, 403, "two have the address");

@@ -112,7 +112,7 @@ impl Output {
         }
         self.open = Open::None;
         if !ok {
-            let why = "the tool failed, and the model was told why";
+            let why = "the tool failed, and the model received the error";
             self.set("error", json!({ "type": "mcp_tool_execution_error", "content": why }));
         }
         let status = if ok { "completed" } else { "failed" };
