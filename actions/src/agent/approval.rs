@@ -4,9 +4,11 @@
 //! other image the author of the Agent has to say so. A turn that waits in memory is in one Pod, which the decision would not find
 //! among several.
 
+use std::sync::Arc;
+
 use crds::{
-    Agent,
-    agent::DEFAULT_IMAGE,
+    Agent, Tool,
+    agent::{AgentSpec, DEFAULT_IMAGE},
     approval::{ASKS, Approval, CALLER},
     reason,
 };
@@ -24,6 +26,12 @@ use crate::{
 /// Returns the value of the annotation that says whether the image of the spec asks, if there is one.
 pub(super) fn asks(agent: &Agent) -> Option<&str> {
     agent.annotations().get(ASKS).map(String::as_str)
+}
+
+/// Reports whether a tool of the spec has an `approval`, before all references are looked up. `tool` returns a Tool by its name.
+pub(super) fn may_ask(spec: &AgentSpec, tool: impl Fn(&str) -> Option<Arc<Tool>>) -> bool {
+    spec.tool_servers.iter().any(|entry| entry.approval.is_some())
+        || spec.tools.iter().any(|name| tool(name).is_some_and(|tool| tool.spec.approval.is_some()))
 }
 
 /// Returns why the person who has to approve calls of one of these tools could not be asked, as a sentence.
@@ -133,6 +141,24 @@ mod tests {
     fn tools(sim: &Sim) -> Value {
         let text = sim.store().at(&child_id("ConfigMap"), "/data/CORAIL_TOOLS");
         text.as_str().map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn an_agent_may_ask_if_one_of_its_tools_or_servers_has_an_approval() {
+        let tools = [("pay", pay(json!({"when": "Always"}))), ("free", pay(Value::Null))];
+        let find = |name: &str| -> Option<Arc<Tool>> {
+            let (_, body) = tools.iter().find(|(known, _)| *known == name)?;
+            Some(Arc::new(serde_json::from_value(body.clone()).unwrap()))
+        };
+        for (fields, expected) in [
+            (json!({}), false),
+            (json!({"tools": ["free", "calculator"], "toolServers": [{"name": "docs"}]}), false),
+            (json!({"tools": ["free", "pay"]}), true),
+            (json!({"toolServers": [{"name": "docs"}, {"name": "bank", "approval": {"when": "Always"}}]}), true),
+        ] {
+            let found: Agent = serde_json::from_value(agent(fields.clone())).unwrap();
+            assert_eq!(may_ask(&found.spec, find), expected, "{fields}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

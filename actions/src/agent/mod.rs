@@ -10,7 +10,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{
-    Agent, HasReferences, Model, RefKind, Reference, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node, digest,
+    Agent, HasReferences, Model, RefKind, Reference, Tool, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node, digest,
     reason,
 };
 use machine::{ActionError, Table, TableError};
@@ -92,7 +92,9 @@ impl WorkloadKind for Agent {
         let lookup = Resolver::new(deps, namespace);
         let mut inputs = lookup.inputs(Some(&Node::new(RefKind::Agent, name)), &self.references());
         inputs.add("Settings", references::Resolution::Resolved(settings_digest(&deps.settings, namespace)));
-        let is_asking = AgentReferences::look_up(self, deps).asking_tools().next().is_some();
+        // Most agents have no approval, and the look-up of all references is not cheap.
+        let may_ask = approval::may_ask(&self.spec, |tool| deps.cache.get::<Tool>(namespace, tool));
+        let is_asking = may_ask && AgentReferences::look_up(self, deps).asking_tools().next().is_some();
         let is_known = image::is_known_runner(self, &deps.settings);
         let by_image = is_asking.then_some(if is_known { "the runner" } else { "an image that may not" });
         if let Some(asks) = approval::asks(self).or(by_image) {
