@@ -117,21 +117,27 @@ pub(super) fn retain_messages<K: PhasedObject>(cr: &mut K, before: &[Condition])
 }
 
 /// Updates the reason of an `Available` that is False, for a status that is written anyway: no reason of an earlier phase stays,
-/// and a failed workload is not scaled to zero.
+/// a failed workload is not scaled to zero, and its message is that of `Ready`.
 pub(super) fn renew_available<K: PhasedObject>(cr: &mut K, phase: K::Phase, wait: Option<&Wait>) {
     let (name, standing) = (phase.as_str(), phase.class());
     let failed = standing == PhaseClass::Failed;
     let in_progress = failed || standing == PhaseClass::Progressing;
     let stopping = wait.is_some_and(|wait| wait.reason == reason::STOPPING);
     let conditions = &mut cr.common_mut().conditions;
+    let ready = conditions.iter().find(|found| found.type_ == condition_type::READY);
+    let message = match ready.filter(|ready| ready.message != phase.default_message()) {
+        _ if !failed => phase.default_message().to_owned(),
+        Some(ready) => ready.message.clone(),
+        None => String::new(),
+    };
     let Some(found) = conditions.iter_mut().find(|found| found.type_ == condition_type::AVAILABLE) else { return };
     let of_a_phase = K::Phase::parse(&found.reason).is_some();
     let outdated = match found.status.as_str() {
         "False" => of_a_phase || (in_progress && !stopping && found.reason == reason::STOPPED),
         _ => failed && found.reason == reason::SCALED_TO_ZERO,
     };
-    if outdated && found.reason != name {
-        *found = condition(condition_type::AVAILABLE, false, name, phase.default_message());
+    if outdated && (found.reason != name || (failed && found.message != message)) {
+        *found = condition(condition_type::AVAILABLE, false, name, message);
     }
 }
 
@@ -196,4 +202,28 @@ fn condition_parts<'a>(status: bool, reason: &'a str, message: &'a str) -> (bool
 
 fn is_false<K: PhasedObject>(cr: &K, type_: &str) -> bool {
     cr.common().and_then(|status| status.condition(type_)).is_some_and(|found| found.status == "False")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::{Lamp, LampPhase};
+
+    #[test]
+    fn available_of_a_failed_object_has_the_message_of_ready_and_none_if_the_cause_is_unknown() {
+        let mut lamp = Lamp::new("desk", 40);
+        lamp.common_mut().conditions = vec![condition(condition_type::AVAILABLE, false, "Pending", "")];
+        let unknown = LampPhase::Broken.default_message();
+        for (ready, expected) in
+            [("the bulb burnt out", "the bulb burnt out"), ("no socket", "no socket"), (unknown, "")]
+        {
+            set_condition(
+                &mut lamp.common_mut().conditions,
+                condition(condition_type::READY, false, "BurntOut", ready),
+            );
+            renew_available(&mut lamp, LampPhase::Broken, None);
+            let found = lamp.common().unwrap().condition(condition_type::AVAILABLE).unwrap();
+            assert_eq!((found.reason.as_str(), found.message.as_str()), ("Broken", expected));
+        }
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{
     failing::created,
     running::running,
-    scenarios::{CREATE, phase, reason, scale},
+    scenarios::{CREATE, message, phase, reason, scale},
 };
 use crate::fake::{Cascade, Health, Operator, Sim, agent_id, child_id};
 
@@ -64,4 +64,19 @@ async fn a_failure_its_end_and_a_stop_are_told_once_each() {
     scale(&mut sim.store(), 0);
     operator.run(MINUTE).await;
     assert_eq!(reported(&operator), [(false, "Terminated".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn available_of_a_workload_that_failed_without_pods_says_why() {
+    let sim = Sim::new();
+    let theirs = json!({"kind": "ConfigMap", "metadata": {"labels": {"app": "theirs"}}, "data": {"A": "b"}});
+    sim.store().create(&child_id("ConfigMap"), theirs);
+    (CREATE.happens)(&mut sim.store());
+    Operator::start(&sim).run(MINUTE).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "NameConflict".into()));
+    let conditions = sim.store().at(&agent_id("a"), "/status/conditions");
+    let available = conditions.as_array().unwrap().iter().find(|found| found["type"] == "Available").unwrap();
+    let said = (&available["status"], &available["reason"], &available["message"]);
+    assert_eq!(said, (&json!("False"), &json!("Failed"), &json!(message(&sim))));
+    assert!(message(&sim).contains("a-config"), "{available}");
 }
