@@ -9,6 +9,7 @@ mod definitions;
 mod images;
 mod local;
 mod network;
+mod network_policy;
 mod nodes;
 mod objects;
 mod operator;
