@@ -4,86 +4,27 @@
 //! negotiate that itself, but waits ten seconds for the first answer, and for ever on some servers. The session with a server
 //! that sends notifications when its tools change is kept open for them.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
 use reqwest::Client;
-use rmcp::ClientHandler;
-use rmcp::model::{ClientConfig, Implementation, PaginatedRequestParams, ProtocolVersion, ServerNotification};
-use rmcp::model::{SubscriptionFilter, Tool};
-use rmcp::service::{ClientInitializeError, ClientLifecycleMode, NotificationContext, RoleClient, RunningService};
-use rmcp::service::{ServiceError, Subscription, serve_client_with_lifecycle};
+use rmcp::model::{PaginatedRequestParams, Tool};
+use rmcp::service::{ClientInitializeError, ServiceError, serve_client_with_lifecycle};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::Value;
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout, timeout_at};
-use url::Url;
+use tokio::time::{Instant, timeout_at};
 
 use super::bounded_client::BoundedClient;
 pub use super::bounded_client::ServerFailure;
+use super::discovery_request::{DiscoveryRequest, Era};
 use super::error_text;
 use super::read_budget::ReadPermits;
 use super::reason;
-use super::session::HANDSHAKE_VERSION;
 use super::sse::SseTransport;
+use super::tool_list_changes::{CLOSE_TIMEOUT, Handler, McpService, ToolListChanges, changes};
 
 /// Most pages of a list of tools.
 const MAX_PAGES: usize = 1000;
-/// Longest time for the end of a session, or for the start of a subscription.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Server to query and the parameters of the query.
-#[derive(Debug, Clone)]
-pub struct DiscoveryRequest {
-    /// URL of the server.
-    pub url: Url,
-    /// Headers of every request.
-    pub headers: HashMap<HeaderName, HeaderValue>,
-    /// Longest duration of the discovery, for the error that a user reads.
-    pub timeout: Duration,
-    /// End of that time.
-    pub deadline: Instant,
-    /// Era that worked the last time.
-    pub era: Option<Era>,
-    /// Most tools that are taken.
-    pub max_tools: usize,
-    /// `true` if a session is ended at the server when it is over.
-    pub terminates_session: bool,
-    /// `true` for a server that speaks HTTP+SSE, the transport of the first revision.
-    pub sse: bool,
-    /// Longest silence on a stream that only listens.
-    pub idle_timeout: Duration,
-}
-
-/// Era of the protocol: one of the two ways to talk to a server.
-#[doc(alias = "protocol version")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Era {
-    /// A handshake opens a session: revisions up to 2025-11-25.
-    Initialize,
-    /// Each request stands alone: revisions from 2026-07-28 on.
-    Discover,
-}
-
-impl Era {
-    /// Returns the name that users read.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Initialize => "initialize",
-            Self::Discover => "discover",
-        }
-    }
-
-    fn lifecycle(self) -> ClientLifecycleMode {
-        match self {
-            Self::Initialize => ClientLifecycleMode::Initialize,
-            Self::Discover => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] },
-        }
-    }
-}
 
 /// Result of a discovery; `T` is the reduced form of a tool.
 #[derive(Debug)]
@@ -239,14 +180,12 @@ async fn query_server<T>(
     Ok(QueriedServer { service, era, listed })
 }
 
-type McpService = RunningService<RoleClient, Handler>;
-
 async fn open(
     client: &BoundedClient,
     question: &DiscoveryRequest,
     era: Era,
 ) -> Result<McpService, Box<ClientInitializeError>> {
-    let handler = Handler { changed: Arc::default() };
+    let handler = Handler::default();
     if question.sse {
         let opened = SseTransport::open(client, &question.url, &question.headers, question.idle_timeout).await;
         let transport = opened.map_err(|failed| {
@@ -280,75 +219,4 @@ async fn list<T>(
     let more = cursor.is_some() || tools.len() > most;
     tools.truncate(most);
     Ok((tools, more, holds))
-}
-
-/// Returns the notifications of changes, `None` if the server sends none. In the older era they come without a subscription; in
-/// the newer era the client has to subscribe.
-async fn changes(service: &McpService, era: Era) -> Option<Option<Subscription>> {
-    let info = service.peer().peer_info()?;
-    let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
-    match era {
-        _ if !tells => None,
-        Era::Initialize => Some(None),
-        Era::Discover => {
-            let filter = SubscriptionFilter::builder().tools_list_changed().build();
-            let listening = timeout(CLOSE_TIMEOUT, service.listen(filter)).await;
-            listening.ok()?.ok().map(Some)
-        }
-    }
-}
-
-/// Receiver of the notifications of a server.
-struct Handler {
-    changed: Arc<Notify>,
-}
-
-impl ClientHandler for Handler {
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
-    }
-
-    fn get_info(&self) -> ClientConfig {
-        let me = Implementation::new("recif", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(Default::default(), me).with_protocol_version(HANDSHAKE_VERSION)
-    }
-}
-
-/// Open session with a server that notifies when its tools change. Dropping it ends the session.
-pub struct ToolListChanges {
-    service: McpService,
-    subscription: Option<Subscription>,
-}
-
-impl std::fmt::Debug for ToolListChanges {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ToolListChanges").finish_non_exhaustive()
-    }
-}
-
-impl ToolListChanges {
-    /// Waits until the server notifies that its tools changed; for ever if it has gone silent for good.
-    pub async fn next(&mut self) {
-        let changed = self.service.service().changed.clone();
-        tokio::select! {
-            () = changed.notified() => {}
-            () = subscribed(&mut self.subscription) => {}
-        }
-    }
-
-    /// Ends the session.
-    pub async fn close(mut self) {
-        let _ = self.service.close_with_timeout(CLOSE_TIMEOUT).await;
-    }
-}
-
-async fn subscribed(subscription: &mut Option<Subscription>) {
-    while let Some(open) = subscription {
-        match open.next().await {
-            Ok(Some(ServerNotification::ToolListChangedNotification(_))) => return,
-            Ok(Some(_)) => {}
-            Ok(None) | Err(_) => *subscription = None,
-        }
-    }
-    std::future::pending().await
 }

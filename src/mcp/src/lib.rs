@@ -16,6 +16,7 @@ mod bounded_client;
 mod cidr;
 mod closed_ports;
 mod discovery;
+mod discovery_request;
 mod egress;
 mod error_text;
 mod http;
@@ -27,11 +28,13 @@ mod sessions;
 mod sse;
 #[cfg(test)]
 mod tests;
+mod tool_list_changes;
 mod trust;
 
 pub use cidr::{Cidr, DENIED_RANGES, LOOPBACK_RANGES, range_of};
 pub use closed_ports::{ClosedPorts, is_localhost};
-pub use discovery::{DiscoveryRequest, Era, McpTool, ServerFailure, ServerTools, ToolListChanges, discover};
+pub use discovery::{McpTool, ServerFailure, ServerTools, discover};
+pub use discovery_request::{DiscoveryRequest, Era};
 pub use egress::{AddressPolicy, DeniedAddress, DnsResolver, EgressClients, check_url, lookup};
 pub use http_client::build_client;
 pub use read_budget::ReadPermits;
@@ -39,4 +42,5 @@ pub use read_budget::ReadPermits;
 use session::McpSession;
 pub use session::{CallTrace, McpError, ServerEndpoint};
 pub use sessions::Sessions;
+pub use tool_list_changes::ToolListChanges;
 pub use trust::Trust;
