@@ -115,7 +115,7 @@ impl PlatformParts {
             &closed,
         ];
         let args: OperatorArgs = parse(Part::Operator, &flags)?;
-        let mut operator = operator::run::prepare(args).map_err(|error| fail(&error))?;
+        let mut operator = operator::prepare::prepare(args).map_err(|error| fail(&error))?;
         operator.listen = None;
         operator.network.hosts = Some(hosts);
         // A collector of the user's own, which the shell's variables name, goes before.

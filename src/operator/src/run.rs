@@ -1,30 +1,25 @@
 //! `recif operator`: the process, which watches, serves its probes, and reconciles while it holds the Lease.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
-use actions::{applied::AppliedRecords, deps::Deps, render::RenderSettings};
+use actions::deps::Deps;
 use cluster::{
     ChildWriter, LeaderElector, LeaseObject, WatchHealth, Watches, WriteGate,
-    cache::{IDENTITY_SECRET, InformerReader, Keys},
+    cache::{IDENTITY_SECRET, InformerReader},
     client::{self, Client},
     crash::CrashPoint,
     events::event_queue,
     secret::SecretObject,
     transport::DEADLINE,
-    watches::named,
 };
 use daemon::{
     admin::Probes,
     ids::random_hex,
     logs,
-    metrics::MetricsArgs,
-    runtime::{Runtime, RuntimeError, exit_code},
+    runtime::{Runtime, exit_code},
 };
-use futures::future::{join_all, join4};
 use machine::{Clock, PhaseTrace, Sink, SystemClock};
-use mcp::{Cidr, ClosedPorts, LOOPBACK_RANGES};
 use prometheus_client::registry::Registry;
-use telemetry::TelemetryConfig;
 use tokio::time::timeout;
 
 use super::{
@@ -32,7 +27,9 @@ use super::{
     bindings::BindingController,
     controller::{Controller, ControllerContext, trigger_on_new_keys},
     controllers::{controllers, trigger_discovered},
-    discovery::{Discoverer, DiscoveryNetwork},
+    discovery::Discoverer,
+    leader_tasks::LeaderTasks,
+    prepare::{Operator, OperatorError, prepare},
     settings,
     sinks::EventSink,
     spans::{StepSpanSink, start_tracing},
@@ -48,72 +45,6 @@ const LEASE_TIMEOUT: Duration = Duration::from_millis(2500);
 /// Longest wait at the end for the release of the Lease, and for queued Events to leave.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Longest wait of a new leader for the keys of the gateways.
-const KEYS_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Reason for the end of the process.
-#[derive(Debug, thiserror::Error)]
-pub enum OperatorError {
-    /// A flag, or a variable of OpenTelemetry, has a value that cannot be used.
-    #[error("{0}")]
-    Flag(String),
-    /// No client of the API server can be made.
-    #[error(transparent)]
-    Connect(#[from] client::ConnectError),
-    /// The tables of the state machine contradict themselves.
-    #[error("the tables of the state machine are wrong: {0}")]
-    Table(#[from] machine::TableError),
-    /// The system has no random numbers.
-    #[error("the system has no random numbers: {0}")]
-    Random(#[from] getrandom::Error),
-    /// An address cannot be bound, or a task ended.
-    #[error(transparent)]
-    Runtime(#[from] RuntimeError),
-}
-
-/// Operator before it runs, with its flags read.
-pub struct Operator {
-    namespaces: Vec<String>,
-    /// Address of the probes; `None` to serve none.
-    pub listen: Option<SocketAddr>,
-    leader_elect: bool,
-    lease_name: String,
-    workers: u16,
-    pod_uid: String,
-    settings: RenderSettings,
-    scaler_interval: Duration,
-    gateway_service: String,
-    /// Network in which MCP servers are queried.
-    pub network: DiscoveryNetwork,
-    by_workload: bool,
-    crash_at: Option<String>,
-    lose_wakes: bool,
-    telemetry: TelemetryConfig,
-}
-
-impl Operator {
-    /// Uses these variables of OpenTelemetry, also for Pods, unless this process's own name a collector.
-    ///
-    /// # Errors
-    /// One of them cannot be used.
-    pub fn offer_telemetry(&mut self, variables: BTreeMap<String, String>) -> Result<(), OperatorError> {
-        if self.telemetry.endpoint.is_none() {
-            let offered = settings::own_telemetry(&|name: &str| variables.get(name).cloned());
-            self.telemetry = offered.map_err(OperatorError::Flag)?;
-        }
-        if self.settings.telemetry.is_empty() {
-            self.settings.telemetry = variables;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Operator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Operator").finish_non_exhaustive()
-    }
-}
-
 /// Runs until SIGTERM or SIGINT: exit code 0; 1 if the operator cannot continue, 2 for a wrong flag.
 pub async fn run(args: OperatorArgs) -> ExitCode {
     exit_code("the operator", operate(args).await, |error| matches!(error, OperatorError::Flag(_)))
@@ -124,78 +55,6 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let operator = prepare(args)?;
     logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
     reconcile(operator, None, Runtime::new()?).await
-}
-
-/// Reads the flags, but for those of logs, which are the process's.
-///
-/// # Errors
-/// A flag cannot be used.
-pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
-    let OperatorArgs {
-        namespaces,
-        listen,
-        log_format: _,
-        log: _,
-        leader_elect,
-        lease_name,
-        operator_namespace,
-        cluster_domain,
-        workers,
-        pod_uid,
-        database_url,
-        database_namespaces,
-        ollama_base_url,
-        agent_image,
-        runner_image,
-        proxy_image,
-        network_policies,
-        cluster_cidrs,
-        pod_otel,
-        pod_security,
-        scaler_interval,
-        gateway_service,
-        mcp_deny_cidr: mut denied,
-        local,
-        closed_ports,
-        metrics: MetricsArgs { by_workload },
-        crash_at,
-        lose_wakes,
-    } = args;
-    if !local {
-        denied.extend(LOOPBACK_RANGES.iter().filter_map(|range| range.parse::<Cidr>().ok()));
-    }
-    let namespaces = named(namespaces);
-    let database = settings::database(database_url, database_namespaces, &namespaces).map_err(OperatorError::Flag)?;
-    let variable = |name: &str| std::env::var(name).ok();
-    let own_telemetry = settings::own_telemetry(&variable).map_err(OperatorError::Flag)?;
-    let telemetry = match pod_otel {
-        true => settings::pod_telemetry(&variable, &operator_namespace, &cluster_domain),
-        false => Ok(BTreeMap::new()),
-    };
-    let telemetry = telemetry.map_err(OperatorError::Flag)?;
-    let operators = (operator_namespace, cluster_domain);
-    let images = [agent_image, runner_image, proxy_image];
-    let settings = settings::settings(operators, database, ollama_base_url, images, pod_security);
-    let settings = settings.map_err(OperatorError::Flag)?;
-    let settings = RenderSettings { network_policies, cluster_cidrs, telemetry, ..settings };
-    let closed = ClosedPorts::new(Vec::new(), local).and(closed_ports.unwrap_or_default());
-    let network = DiscoveryNetwork { denied, closed, hosts: None };
-    Ok(Operator {
-        namespaces,
-        listen: Some(listen),
-        leader_elect,
-        lease_name,
-        workers,
-        pod_uid,
-        settings,
-        scaler_interval,
-        gateway_service,
-        network,
-        by_workload,
-        crash_at,
-        lose_wakes,
-        telemetry: own_telemetry,
-    })
 }
 
 /// Reconciles until the token of the runtime is cancelled, through a given client or that of the configured cluster.
@@ -312,7 +171,7 @@ pub async fn reconcile(operator: Operator, given: Option<Client>, mut runtime: R
         secret,
     };
     let main = async {
-        let leading = run_as_leader(&board, election.as_mut(), &work, &shared.deps.applied_records, &steps);
+        let leading = work.run_as_leader(&board, election.as_mut(), &shared.deps.applied_records, &steps);
         tokio::select! { biased; () = stop.cancelled() => {}, () = leading => {} }
         Ok(())
     };
@@ -324,67 +183,6 @@ pub async fn reconcile(operator: Operator, given: Option<Client>, mut runtime: R
     stop.cancel();
     let _ = tokio::join!(timeout(FLUSH_TIMEOUT, events), tracing.shutdown());
     outcome
-}
-
-/// Tasks of a leader.
-struct LeaderTasks {
-    controllers: Arc<[Arc<dyn Controller>]>,
-    workers: usize,
-    scaler: Arc<Scaler>,
-    discoverer: Arc<Discoverer>,
-    binding_controller: BindingController,
-    keys: Keys,
-    secret: SecretObject,
-}
-
-/// Leads whenever this replica may; never returns.
-async fn run_as_leader(
-    board: &WatchHealth,
-    mut election: Option<&mut LeaderElector>,
-    work: &LeaderTasks,
-    baselines: &AppliedRecords,
-    steps: &StepMetrics,
-) {
-    board.settled().await;
-    match board.notes().as_slice() {
-        [] => tracing::info!("every watch has started"),
-        lines => {
-            tracing::warn!(refused = lines.len(), first = lines[0], "led is what is known: some watches are refused")
-        }
-    }
-    loop {
-        let controllers = join_all(work.controllers.iter().map(|controller| controller.run(work.workers)));
-        let lead = async {
-            // The first objects should be rendered with the keys, but missing keys do not keep the leader from its work.
-            let _ = timeout(KEYS_TIMEOUT, work.keys.ensure(&work.secret)).await;
-            join4(
-                controllers,
-                work.scaler.clone().run(),
-                work.keys.maintain(&work.secret),
-                work.binding_controller.run(),
-            )
-            .await
-        };
-        let Some(election) = &mut election else {
-            steps.leading(true);
-            lead.await;
-            return;
-        };
-        election.acquire().await;
-        tracing::info!("holding the lease");
-        // Records of steps that ended after the last term are out of date.
-        baselines.clear();
-        work.discoverer.clear();
-        steps.leading(true);
-        // Losing the Lease drops every step in flight.
-        tokio::select! {
-            () = election.renew() => {}
-            _ = lead => {}
-        }
-        steps.leading(false);
-        work.discoverer.clear();
-        tracing::warn!("the lease is lost: standing by");
-    }
 }
 
 fn probes(
