@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 
+use http::{HeaderMap, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{builtin, kinds::Kind, lists, snapshot::Snapshot, table};
+
+/// Returns the header `Accept`.
+pub(crate) fn accept(headers: &HeaderMap) -> &str {
+    headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default()
+}
 
 /// Form of objects and lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! The operator is to run on it without a cluster; today the end-to-end tests compare it with the real one. No client and no
 //! sockets: [`ApiServer`] is a [`tower::Service`], from which a `kube::Client` can be made; the time is a parameter.
 //!
-//! A request is read ([`routes`], [`options`]), and then works on the store under one lock ([`state`]): [`mod@write`] and
+//! A request is read ([`routes`], [`options`]), and then ([`verbs`]) works on the store under one lock ([`state`]): [`mod@write`] and
 //! [`patched`] make the new object, [`managed`] records the owners of its fields, [`admission`] checks it, [`store`] keeps it as
 //! JSON ([`snapshot`]), and [`collect`] does what follows, of those objects that the change concerns ([`owners`]). Watches read the
 //! changes of their kind from the store's [`ring`]. Logs of containers come from the node ([`PodLogs`]).
@@ -49,6 +49,7 @@ mod structured_merge;
 mod table;
 mod target;
 mod valid;
+mod verbs;
 mod watch;
 mod write;
 mod written_fields;
