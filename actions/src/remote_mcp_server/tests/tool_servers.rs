@@ -388,8 +388,12 @@ async fn an_entry_says_for_which_tools_of_the_server_a_person_is_asked() {
     let mut asking = user(json!([{"name": "everything", "prefix": "my_", "approval": approval}]));
     asking["spec"]["image"] = crate::fake::settings().runner_image.into();
     sim.store().create(&agent_id("a"), asking);
-    Operator::start(&sim).run(MINUTE).await;
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
     let waits = json!({"when": "OnWrite", "by": "Caller", "timeout": 3600});
     let found: Vec<Value> = tools(&sim, "a").iter().map(|tool| tool["approval"].clone()).collect();
     assert_eq!((names(&sim, "a"), found), (vec!["my_delete".into(), "my_echo".into()], vec![waits, Value::Null]));
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["replicas"] = json!(2));
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim, &agent_id("a")), "Failed", "turns that wait in memory are in one Pod");
 }
