@@ -5,13 +5,13 @@
 //!
 //! | state | is left by |
 //! |---|---|
-//! | waits: no ruling | the one decision ([`ParkedTurns::decide`]), or its expiry, after which nobody can decide |
+//! | waits: no ruling | the one decision ([`ParkedTurns::decide`]), or its expiry, after which no user can decide |
 //! | ready: a ruling, or expired, and no claim | the process that claims it |
 //! | claimed, for 30 s, renewed every 10 s | the end of the turn, which deletes the row and adds the turn to its conversation in one transaction; further calls that wait, as another task; or a claim that was given back or not renewed |
 //!
 //! Every write of a claimed row names the claim, a random text, so that a process that was stopped and goes on writes nothing. An
-//! approved call is recorded as started before it is sent: whoever finds it started sends it again only if two have the effect of one, and
-//! else the model gets to know that its effect is unknown. So a turn ends once, and a call is sent at most once for each approval, but
+//! approved call is recorded as started before it is sent: a process that finds it started sends it again only if two have the effect of
+//! one, and else the model gets to know that its effect is unknown. So a turn ends once, and a call is sent at most once for each approval, but
 //! for those that have one effect however often they are sent.
 //!
 //! Values of headers and keys of callers are kept nowhere: a turn that needs them is continued only in a request of its own caller, which
@@ -75,8 +75,8 @@ pub(super) enum DecisionError {
     /// The same decision was taken before, and a process goes on with the turn.
     #[error("this decision is being carried out: the answer will be in the conversation")]
     Busy,
-    /// Nobody decided in time.
-    #[error("nobody decided in time: the calls were refused")]
+    /// No user decided in time.
+    #[error("no user decided in time: the calls were refused")]
     Expired,
     /// No random text can be generated.
     #[error("the system has no random numbers to claim a turn with: {0}")]
@@ -215,7 +215,7 @@ impl ParkedTurns {
     }
 
     /// Decides on all calls of a turn of `user` and claims it, for a request with these headers. The same decision again claims it too, as
-    /// long as nobody continues it.
+    /// long as no process continues it.
     ///
     /// # Errors
     /// The reason why the decision is not taken; nothing has changed.

@@ -91,7 +91,7 @@ impl Ruling {
             Some(CallRuling::Approved) => Ok(()),
             Some(CallRuling::Rejected(reason)) if reason.is_empty() => Err(format!("rejected{}", self.by_whom())),
             Some(CallRuling::Rejected(reason)) => Err(format!("rejected{}: {reason}", self.by_whom())),
-            None => Err("nobody approved this call".into()),
+            None => Err("no user approved this call".into()),
         }
     }
 }

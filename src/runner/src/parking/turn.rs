@@ -124,7 +124,7 @@ pub(crate) struct ClaimedTurn {
     pub(crate) owner: UserName,
     /// The turn.
     pub(crate) turn: ParkedTurn,
-    /// Decision on its calls; `None` when nobody decided in time.
+    /// Decision on its calls; `None` when no user decided in time.
     pub(crate) ruling: Option<Ruling>,
     /// How far the approved calls are.
     pub(crate) progress: Progress,
