@@ -27,10 +27,11 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
 );
 
 /// Parts of queries about what may happen nowhere here: they may find nothing.
-const RARE: [&str; 5] = [
+const RARE: [&str; 6] = [
     "recif_oscillating",
     "recif_watch_restarts_total",
     "recif_runner_fallbacks_total",
+    "recif_runner_approvals_total",
     "recif_runner_model_calls_total{outcome=\"error\"}",
     "recif_spans_total",
 ];
