@@ -30,7 +30,7 @@ struct OutcomeLabels {
 }
 
 /// Metrics of the calls of an agent that wait, and what is known of these. Clones share them.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct ApprovalMetrics {
     pending: Gauge,
     outcomes: Family<OutcomeLabels, Counter>,

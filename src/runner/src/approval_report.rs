@@ -23,7 +23,7 @@ impl Agent {
 
     /// Counts the calls of a decision, and notes them for the response to the request of `caller`. A decision that is sent again, for a
     /// turn whose process died, is noted but not counted again.
-    pub(crate) fn note_decision<'a>(&self, caller: &CallerContext, claimed: &'a ClaimedTurn) {
+    pub(crate) fn note_decision(&self, caller: &CallerContext, claimed: &ClaimedTurn) {
         let Some(ruling) = &claimed.ruling else { return };
         let is_approved = |call: &&ToolCall| ruling.check(call).is_ok();
         let (approved, rejected): (Vec<_>, Vec<_>) = claimed.turn.calls.iter().partition(is_approved);
@@ -31,12 +31,9 @@ impl Agent {
             self.tools.approvals().count(ApprovalOutcome::Approved, approved.len());
             self.tools.approvals().count(ApprovalOutcome::Rejected, rejected.len());
         }
-        let id = |call: &&'a ToolCall| call.id.as_str();
-        caller.account.note_decision(DecidedCalls::new(
-            &claimed.claim.task,
-            approved.iter().map(id),
-            rejected.iter().map(id),
-        ));
+        let approved = approved.iter().map(|call| call.id.as_str());
+        let rejected = rejected.iter().map(|call| call.id.as_str());
+        caller.account.note_decision(DecidedCalls::new(&claimed.claim.task, approved, rejected));
     }
 
     /// Counts the calls of a turn that were decided by no one in time, when the first process claims it.
