@@ -79,6 +79,13 @@ pub const NO_RESPONSE_BY_ID: &str = "a response cannot be read, cancelled or del
         json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
         description = "Why it is ready, or not.",
         priority = 1
+    ),
+    printcolumn(
+        name = "Approvals",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"ApprovalsPending\")].reason",
+        description = "Whether calls of its tools wait for a person.",
+        priority = 1
     )
 )]
 #[serde(rename_all = "camelCase")]

@@ -25,6 +25,7 @@ pub mod mcp_server;
 pub mod model;
 mod needed_approval;
 mod object_ref;
+pub mod pending_calls;
 pub mod period;
 pub mod phase;
 mod phased_object;

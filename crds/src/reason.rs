@@ -36,6 +36,10 @@ pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
 pub const APPROVAL_UNSUPPORTED: &str = "ApprovalUnsupported";
 /// What waits is in the memory of one Pod.
 pub const IN_MEMORY: &str = "InMemory";
+/// Calls of a tool wait for a person.
+pub const CALLS_WAIT: &str = "CallsWait";
+/// No call of a tool waits for a person any more.
+pub const NOTHING_WAITS: &str = "NothingWaits";
 /// An image of the user's own gets a provider of models that Récif's runner does not know.
 pub const UNKNOWN_PROVIDER: &str = "UnknownProvider";
 

@@ -88,13 +88,14 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&CommonStatus>) -> 
     }
 }
 
-/// Returns what an object goes without, and that another model answers for its own, also while it is Ready: the message of
-/// each condition on that.
+/// Returns what an object goes without, that another model answers for its own, and that calls wait for a person, also while it is
+/// Ready: the message of each condition on that.
 pub fn notes(status: &CommonStatus) -> Vec<String> {
     let noted = NOTED.into_iter().filter_map(|type_| status.condition(type_));
     let lacking = noted.filter(|found| found.status != "True" && !found.message.is_empty());
-    let fallback = status.condition(condition_type::MODEL_FALLBACK).filter(|found| found.status == "True");
-    lacking.chain(fallback).map(|found| found.message.clone()).collect()
+    let active = [condition_type::MODEL_FALLBACK, condition_type::APPROVALS_PENDING];
+    let active = active.into_iter().filter_map(|type_| status.condition(type_)).filter(|found| found.status == "True");
+    lacking.chain(active).map(|found| found.message.clone()).collect()
 }
 
 /// Reports whether an object has settled, or is stopped, at the newest generation of its spec.
@@ -302,6 +303,7 @@ mod tests {
                 condition("KnowledgeBasesConfigured", "True", ""),
                 condition("Available", "False", "no Pod is ready"),
                 condition("ModelFallback", fallback, "m2 answers"),
+                condition("ApprovalsPending", fallback, "2 calls wait"),
                 condition("WithinLimits", if fallback == "True" { "False" } else { "True" }, "its budget"),
                 condition("DefinitionCurrent", "False", "a tool changed"),
             ] });
@@ -309,7 +311,7 @@ mod tests {
         };
         let lacking = ["a tool is left out", "the image must know it", "a tool changed"];
         assert_eq!(with_fallback("False"), lacking);
-        assert_eq!(with_fallback("True"), [lacking[0], lacking[1], lacking[2], "its budget", "m2 answers"]);
+        assert_eq!(with_fallback("True"), [&lacking[..], &["its budget", "m2 answers", "2 calls wait"]].concat());
         assert_eq!(notes(&CommonStatus::default()), [""; 0]);
     }
 }

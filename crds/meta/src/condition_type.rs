@@ -39,6 +39,9 @@ pub const EGRESS_RESTRICTED: &str = "EgressRestricted";
 pub const METADATA_REACHABLE: &str = "MetadataReachable";
 /// False if turns that wait for a person are lost with their Pod; absent where they are stored, and without a tool that asks.
 pub const APPROVALS_DURABLE: &str = "ApprovalsDurable";
+/// True while calls of an Agent's tools wait for a person, as gateways hear from its runtime; then False, and absent before. Written by
+/// the scaler.
+pub const APPROVALS_PENDING: &str = "ApprovalsPending";
 /// True if the scaler can set the number of Pods; written by the scaler, and absent without `spec.scaling`.
 pub const SCALING_ACTIVE: &str = "ScalingActive";
 /// True once models that stand in answer at least half of an agent's requests, as gateways see it, and until they answer less than a

@@ -27,6 +27,7 @@ pub use model_prices::{ModelPrices, PRICES_HEADER, PricedTokens, priced_name};
 pub(crate) use price::{DECIMAL, NOT_DECIMAL};
 pub use price::{ModelPrice, millionths};
 pub use reported::{ReportedUsage, TokenDirection};
+pub(crate) use spent::member;
 pub use spent::{COST_HEADER, SPENT_HEADER, SpentTokens, day_of, day_of_hour};
 
 /// Path at which a runtime, and the sidecar in front of it, reports the usage of models.

@@ -50,7 +50,7 @@ impl fmt::Display for SpentTokens {
 }
 
 /// Returns the value of a member of a dictionary whose values have no commas.
-pub(super) fn member<'a>(dictionary: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn member<'a>(dictionary: &'a str, name: &str) -> Option<&'a str> {
     let mut members = dictionary.split(',').filter_map(|member| member.trim().split_once('='));
     members.find(|(key, _)| *key == name).map(|(_, value)| value)
 }

@@ -3,12 +3,13 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::flows::provide_stub;
+use super::{flows::provide_stub, traffic::send_request};
 use crate::{
+    client::ClientTarget,
     kinds::{AGENT, FLOW, TOOL},
     manifests::{agent, flow, tool, workload},
-    namespace::{Namespace, REPORT_TIMEOUT},
-    object::ObjectExt as _,
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
 };
 
@@ -108,6 +109,13 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
         let (code, said) = ns.env.recif(&["chat", "agent/careful", message, "-n", &ns.name]).await?;
         ensure!(code == 0 && said.contains("waiting until you approve `calculator`"), "exit code {code}: {said}");
         ensure!(said.contains("decide with: recif approve agent/careful "), "{said}");
+        let waits = |it: &Object| {
+            let pending = it.condition("ApprovalsPending");
+            pending.is_true() && pending.contains("1 call waits since ")
+        };
+        ns.until(AGENT, "careful", START_TIMEOUT, "says that a call waits", waits).await?;
+        let (code, why) = ns.env.recif(&["why", "agent/careful", "-n", &ns.name]).await?;
+        ensure!(code == 0 && why.contains("decide with recif approve agent/careful"), "exit code {code}: {why}");
         let (code, listed) = ns.env.recif(&["approve", "agent/careful", "-n", &ns.name]).await?;
         ensure!(code == 0 && listed.contains(r#"calculator {"expression":"6*7"}"#), "exit code {code}: {listed}");
         let task = listed.split_whitespace().next().context("no task")?;
@@ -126,6 +134,17 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
     let (code, left) = ns.env.recif(&["approvals", "-n", &ns.name]).await?;
     let nothing = format!("nothing waits for you in namespace {}", ns.name);
     ensure!(code == 0 && left.contains(&nothing), "exit code {code}: {left}");
+    let waits_no_more = |it: &Object| it.condition("ApprovalsPending").reason == "NothingWaits";
+    ns.until(AGENT, "careful", START_TIMEOUT, "says that no call waits", waits_no_more).await?;
+    let service = ClientTarget::service(&ns, "careful").await?;
+    let metrics = send_request(&ns, &service, "GET", "/metrics").await?;
+    for line in [
+        "recif_runner_approvals_pending 0",
+        r#"recif_runner_approvals_total{outcome="approved"} 1"#,
+        r#"recif_runner_approvals_total{outcome="rejected"} 1"#,
+    ] {
+        ensure!(metrics.text.lines().any(|found| found == line), "no {line} in {}", metrics.text);
+    }
 
     ns.start(&agent("speaks", json!({"tools": ["sum"], "storage": "memory", "protocol": "a2a"}))).await?;
     let (code, said) = ns.env.recif(&["chat", "agent/speaks", message, "-n", &ns.name]).await?;

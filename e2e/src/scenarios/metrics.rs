@@ -27,7 +27,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
 );
 
 /// Parts of queries about what may happen nowhere here: they may find nothing.
-const RARE: [&str; 2] = ["recif_oscillating", "recif_watch_restarts_total"];
+const RARE: [&str; 3] = ["recif_oscillating", "recif_watch_restarts_total", "recif_runner_approvals_total"];
 
 async fn queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none(ns: Namespace) -> Result<()> {
     ns.apply(&agent("waiting", json!({"tools": ["missing"]}))).await?;

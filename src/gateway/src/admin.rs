@@ -1,7 +1,8 @@
 //! Admin port: probes, metrics, and the demand endpoints that the scaler polls.
 //!
 //! `GET /_recif/demand` reports every workload for which a request has waited or was refused since the process started,
-//! every agent for which a model answered a minute ago, and every workload with a budget of tokens for all callers.
+//! every agent for which a model answered a minute ago or that reports calls which wait for a person, and every workload with a budget of
+//! tokens for all callers.
 //! It responds only to processes that hold the keys of Secret `recif-identity` and send a token signed with them in
 //! `X-Recif-Caller`. A gateway without keys and with `--auth none` responds to every caller.
 //!
@@ -11,7 +12,8 @@
 //!   "workloads": [
 //!     { "kind": "Agent", "namespace": "default", "name": "weather", "waiting": 2, "waitingMs": 5400, "refused": 7,
 //!       "halted": 0, "models": { "openai/gpt": 3, "stub/echo (HTTP 503)": 5 },
-//!       "tokens": { "day": 20784, "spent": 12000, "cost": 36000000 } }
+//!       "tokens": { "day": 20784, "spent": 12000, "cost": 36000000 },
+//!       "pending": { "at": 1795763226123, "calls": 2, "since": 1795763040, "until": 1795766640 } }
 //!   ]
 //! }
 //! ```
@@ -23,7 +25,7 @@
 //! unless the workload is deleted. `models` says which models answered in the last minute that is over, for agents that
 //! were called in it, and in brackets the failure of the first model where another one answered. `tokens` has those that all callers of
 //! a workload with a budget have used today, their cost in 10⁻⁹ of the currency if there is a budget of it, and the day, in days since
-//! 1970 (UTC). Reading changes nothing.
+//! 1970 (UTC). `pending` is the newest report of an agent's [calls that wait](crds::pending_calls::PendingCalls). Reading changes nothing.
 //!
 //! `GET /_recif/demand/cold?after=N` is a [long poll](https://www.rfc-editor.org/rfc/rfc6202) for the same callers. It
 //! responds with `{"times": M, "workloads": […]}` as soon as `times` differs from N, and after 25 s in any case, so the
@@ -44,6 +46,7 @@ use axum::{
     routing::{get, post},
 };
 use cluster::cache::IDENTITY_SECRET;
+use crds::pending_calls::PendingCalls;
 use identity::{CALLER_HEADER, COLD_DEMAND_PATH, DEMAND_AUDIENCE, DEMAND_PATH, LIMITS_AUDIENCE, LIMITS_PATH, unix_now};
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -91,6 +94,8 @@ struct WorkloadDemand {
     models: Option<BTreeMap<String, u64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens: Option<DayTokens>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending: Option<PendingCalls>,
 }
 
 /// Tokens that all callers of a workload have used in a day, and their cost in 10⁻⁹ of the currency.
@@ -176,7 +181,8 @@ async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<D
         let demand = route.workload.demand();
         let has_waited = demand.waiting > 0 || demand.waited > Duration::ZERO;
         let was_called = || route.workload.models.last_minute(Instant::now()).is_some();
-        has_waited || demand.refused + demand.halted > 0 || route.object.has_budget() || was_called()
+        let is_noted = || route.object.has_budget() || route.workload.pending.latest().is_some();
+        has_waited || demand.refused + demand.halted > 0 || is_noted() || was_called()
     });
     let now = LimitTime::now(&admin.shared.clock);
     let tokens = |route: &Route| {
@@ -193,6 +199,7 @@ async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<D
     let report = |route: &Route| WorkloadDemand {
         models: route.workload.models.last_minute(Instant::now()),
         tokens: route.object.has_budget().then(|| tokens(route)),
+        pending: route.workload.pending.latest(),
         ..WorkloadDemand::of(&route.workload)
     };
     Ok(Json(DemandReport {
@@ -215,6 +222,7 @@ impl WorkloadDemand {
             halted: demand.halted,
             models: None,
             tokens: None,
+            pending: None,
         }
     }
 }

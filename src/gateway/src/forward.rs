@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crds::usage::{COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER, SPENT_HEADER};
+use crds::{
+    pending_calls::{DECISION_HEADER, PENDING_HEADER},
+    usage::{COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER, SPENT_HEADER},
+};
 use http1::{HeadWriter, RequestHead, ResponseHead, is_lenient_match};
 use telemetry::{TRACEPARENT, TRACESTATE};
 
@@ -130,7 +133,14 @@ pub(super) fn is_ours(name: &[u8]) -> bool {
 fn is_for_gateway(name: &[u8]) -> bool {
     // Most names need no further comparison.
     is_ours(name)
-        && ["x-recif-load", SPENT_HEADER, COST_HEADER].iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+        && ["x-recif-load", SPENT_HEADER, COST_HEADER, PENDING_HEADER, DECISION_HEADER]
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Returns the reason that a sidecar gives for a response of its own.
+pub(super) fn reason<'a>(head: &ResponseHead<'a>) -> Option<&'a [u8]> {
+    head.fields.values(head.bytes, "x-recif-reason").next()
 }
 
 /// Reports whether a name from a client is reserved for the gateway.
@@ -178,6 +188,8 @@ mod tests {
             ("X-Recif-Load", true),
             ("x-recif-spent", true),
             ("X-RECIF-COST", true),
+            ("X-Recif-Approvals", true),
+            ("x-recif-approval", true),
             ("x-recif-usage", false),
             ("x-recif-costs", false),
             ("x-recif", false),

@@ -33,6 +33,7 @@ mod model_tokens;
 mod object;
 mod path;
 mod peer;
+mod pending_report;
 mod pod;
 mod process;
 mod queue;

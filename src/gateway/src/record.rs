@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crds::usage::ReportedUsage;
+use crds::{pending_calls::DecidedCalls, usage::ReportedUsage};
 use http1::{RequestHead, ResponseHead};
 use telemetry::semconv::{EVENT_FIRST_BYTE, EVENT_QUEUED, EVENT_SENT_AGAIN};
 use tokio::time::Instant;
@@ -163,6 +163,15 @@ impl RecordGuard<'_> {
             if let Some(cost) = cost {
                 record.cost.get_or_init(|| Box::new(cost.amount(usage)));
             }
+        }
+    }
+
+    /// Notes the calls of tools that the request decided on, as the Pod reports them.
+    pub(crate) fn decided(&self, report: Option<&[u8]>) {
+        if let Some(record) = &self.record
+            && let Some(decided) = report.and_then(DecidedCalls::read)
+        {
+            record.decided.get_or_init(|| Box::new(decided));
         }
     }
 

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use crds::pending_calls::{DECISION_HEADER, PENDING_HEADER};
 use crds::usage::{COST_HEADER, ReportedUsage, SPENT_HEADER, SpentTokens, TokenDirection, USAGE_HEADER};
 use http1::{Connection, Exchange, ExchangeOutcome, ExchangeRequest, ResponseHead, ResponsePolicy, Timeouts, tunnel};
 use tokio::time::{Instant, Sleep};
@@ -301,7 +302,7 @@ impl RelayPolicy<'_> {
 
 impl ResponsePolicy for RelayPolicy<'_> {
     fn declines(&mut self, head: &ResponseHead<'_>) -> bool {
-        if self.has_sidecar() && head.status == 421 && reason(head) == Some(b"misdirected") {
+        if self.has_sidecar() && head.status == 421 && forward::reason(head) == Some(b"misdirected") {
             self.misdirected.store(true, Relaxed);
             return true;
         }
@@ -310,7 +311,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
         }
         // Reasons of the sidecar that mean "nothing was done", and `no-session` of the MCP bridge, which the sidecar
         // passes on.
-        match reason(head) {
+        match forward::reason(head) {
             Some(b"over-capacity") => true,
             Some(b"draining") => {
                 distrust_self_report(self.pod, &self.route.workload, self.call.shared);
@@ -337,28 +338,29 @@ impl ResponsePolicy for RelayPolicy<'_> {
             shared.metrics.answered(self.route.workload.kind, &self.route.meter, head.status, after);
             record.answered(head, self.pod.address, after);
             self.report.answered(self.route.object.has_budget() && self.call.head.method == b"POST", head.status);
-            if self.route.object.budgets.is_some()
-                && let Some(report) = head.fields.values(head.bytes, SPENT_HEADER).next()
-            {
+            let value = |name| head.fields.values(head.bytes, name).next();
+            if let Some(report) = self.route.object.budgets.as_ref().and_then(|_| value(SPENT_HEADER)) {
                 self.take_totals(report);
             }
-            if self.route.object.cost.is_some()
-                && let Some(report) = head.fields.values(head.bytes, COST_HEADER).next()
-            {
+            if let Some(report) = self.route.object.cost.as_ref().and_then(|_| value(COST_HEADER)) {
                 self.take_cost(report);
             }
-            if let Some(report) = head.fields.values(head.bytes, USAGE_HEADER).next() {
+            if let Some(report) = value(USAGE_HEADER) {
                 self.count_usage(report);
             }
-            if self.has_sidecar() && head.status == 502 && reason(head) == Some(b"connect") {
+            // An agent that reports what waits reports decisions too.
+            let is_agent = self.route.workload.kind == RoutedKind::Agent;
+            if let Some(report) = is_agent.then(|| value(PENDING_HEADER)).flatten() {
+                self.route.workload.pending.take(report);
+                record.decided(value(DECISION_HEADER));
+            }
+            if self.has_sidecar() && head.status == 502 && forward::reason(head) == Some(b"connect") {
                 distrust_self_report(self.pod, &self.route.workload, shared);
             }
             if head.status < 500 {
                 self.route.workload.record_invocation();
-                let model = head.fields.values(head.bytes, "x-recif-model").next();
-                if let Some(model) = model.filter(|_| self.route.workload.kind == RoutedKind::Agent) {
-                    let failure = head.fields.values(head.bytes, "x-recif-model-failure").next();
-                    self.route.workload.models.count(model, failure, Instant::now());
+                if let Some(model) = is_agent.then(|| value("x-recif-model")).flatten() {
+                    self.route.workload.models.count(model, value("x-recif-model-failure"), Instant::now());
                 }
             } else if self.declines(head) {
                 self.route.workload.count_refused();
@@ -373,15 +375,18 @@ impl ResponsePolicy for RelayPolicy<'_> {
             return true;
         }
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        let [is_usage, is_total, is_cost] = [USAGE_HEADER, SPENT_HEADER, COST_HEADER].map(is);
+        let [is_usage, is_total, is_cost, is_pending] =
+            [USAGE_HEADER, SPENT_HEADER, COST_HEADER, PENDING_HEADER].map(is);
         if is_usage {
             self.count_usage(value);
         } else if is_total {
             self.take_totals(value);
         } else if is_cost {
             self.take_cost(value);
+        } else if is_pending && self.route.workload.kind == RoutedKind::Agent {
+            self.route.workload.pending.take(value);
         }
-        !is_usage && !is_total && !is_cost
+        !(is_usage || is_total || is_cost || is_pending)
     }
 
     fn request_body(&mut self, bytes: usize) {
@@ -391,8 +396,4 @@ impl ResponsePolicy for RelayPolicy<'_> {
     fn response_body(&mut self, bytes: usize) {
         self.call.record.count_out(bytes);
     }
-}
-
-fn reason<'a>(head: &ResponseHead<'a>) -> Option<&'a [u8]> {
-    head.fields.values(head.bytes, "x-recif-reason").next()
 }

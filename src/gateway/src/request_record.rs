@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crds::usage::ReportedUsage;
+use crds::{pending_calls::DecidedCalls, usage::ReportedUsage};
 use tokio::time::Instant;
 
 use super::{auth::RequestCaller, limits::RequestCost, traces::RequestSpan, workload::WorkloadState};
@@ -40,6 +40,8 @@ pub(super) struct RequestRecord {
     pub(super) usage: OnceLock<Box<ReportedUsage>>,
     /// Cost of that usage, if the workload has a budget of cost.
     pub(super) cost: OnceLock<Box<RequestCost>>,
+    /// Calls of tools that the request decided on.
+    pub(super) decided: OnceLock<Box<DecidedCalls>>,
     /// Status code; 0 without a response.
     pub(super) code: AtomicU16,
     pub(super) bytes_in: AtomicU64,
@@ -70,6 +72,7 @@ impl RequestRecord {
             pod: OnceLock::new(),
             usage: OnceLock::new(),
             cost: OnceLock::new(),
+            decided: OnceLock::new(),
             code: AtomicU16::new(0),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),

@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
-    answering_models::AnsweringModels, clock::Clock, object::RoutedKind, retry_budget::RetryBudget, slots::SlotQueue,
-    usage_reporting::UsageReporting,
+    answering_models::AnsweringModels, clock::Clock, object::RoutedKind, pending_report::PendingReport,
+    retry_budget::RetryBudget, slots::SlotQueue, usage_reporting::UsageReporting,
 };
 
 /// Shared state of one workload.
@@ -37,6 +37,8 @@ pub(super) struct WorkloadState {
     pub(super) budget: RetryBudget,
     /// Models that answered.
     pub(super) models: AnsweringModels,
+    /// Calls that wait for a person, as its responses report them.
+    pub(super) pending: PendingReport,
     /// Reports of usage in its responses, while it has a budget.
     pub(super) reporting: UsageReporting,
     /// Cache of the signed tokens for its callers.
@@ -77,6 +79,7 @@ impl WorkloadState {
             invoked_at: AtomicI64::new(0),
             budget: RetryBudget::default(),
             models: AnsweringModels::default(),
+            pending: PendingReport::default(),
             reporting: UsageReporting::default(),
             tokens: TokenCache::default(),
             slots: SlotQueue::new(clock),

@@ -90,6 +90,7 @@ pub(super) fn sweep(agent: Arc<Agent>, ledger: UsageLedger, requests: TaskTracke
     Some(AbortOnDropHandle::new(tokio::spawn(async move {
         let (mut cleaned, permits) = (None, Arc::new(Semaphore::new(MOST_AT_ONCE)));
         while !requests.is_closed() {
+            agent.count_pending().await;
             tokio::time::sleep(interval).await;
             if cleaned.is_none_or(|last: Instant| last.elapsed() >= CLEANUP) {
                 cleaned = Some(Instant::now());

@@ -226,6 +226,7 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         let is_by_sidecar = peer.is_some_and(|ConnectInfo(peer)| is_in_pod(*peer));
         account = account.with_budgets(request.headers(), is_by_sidecar, &shell.metrics.usage);
         let mut response = account.clone().scope(next.run(request)).await;
+        response.headers_mut().extend(account.decision_header());
         if let Some(run) = run.and_then(|run| HeaderValue::from_str(&run).ok()) {
             response.headers_mut().insert(RUN_HEADER, run);
         }
@@ -238,6 +239,8 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         response
     };
     in_flight.set_status(response.status());
+    // At the head of a stream too, which may decide on calls: its trailer says what waits at its end.
+    response.headers_mut().extend(shell.metrics.approvals.header());
     if response.status() == StatusCode::TOO_MANY_REQUESTS
         && let Some(end) = account.budget_end()
     {
@@ -253,7 +256,8 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
     }
     if is_event_stream(&response) {
         response.headers_mut().insert(TRAILER, HeaderValue::from_static(TRAILERS));
-        response = response.map(|body| Body::new(UsageBody::new(body, account, ledger.clone(), (token, in_flight))));
+        let counted = (ledger.clone(), shell.metrics.approvals.clone());
+        response = response.map(|body| Body::new(UsageBody::new(body, account, counted, (token, in_flight))));
     }
     response
 }

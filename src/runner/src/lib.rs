@@ -8,6 +8,8 @@
 
 mod a2a;
 mod agent;
+mod approval_metrics;
+mod approval_report;
 mod approvals;
 mod caller;
 mod chat_reply;

@@ -17,7 +17,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use telemetry::{SpanCounters, TelemetryConfig, Tracing};
 
-use super::usage::UsageLedger;
+use super::{
+    approval_metrics::{ApprovalMetrics, ApprovalOutcome},
+    usage::UsageLedger,
+};
 
 /// Upper bounds of the duration's buckets, in seconds: from an echo to a long chain of tool calls.
 const SECONDS: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0];
@@ -59,6 +62,8 @@ pub(super) struct RunnerMetrics {
     duration: Histogram,
     tool_calls: Family<ToolCallLabels, Counter>,
     flow_requests: Family<FlowStatusLabels, Counter>,
+    /// Calls that wait for a person.
+    pub(super) approvals: ApprovalMetrics,
     /// Counter of what the models use.
     pub(super) usage: UsageLedger,
     spans: SpanCounters,
@@ -87,10 +92,12 @@ impl Default for RunnerMetrics {
         registry.register("tool_calls", "Calls of tools by type and outcome", tool_calls.clone());
         let flow_requests = Family::default();
         registry.register("flow_requests", "Requests by flow and status code", flow_requests.clone());
+        let approvals = ApprovalMetrics::default();
+        approvals.register(registry);
         let usage = UsageLedger::default();
         usage.metrics().register(registry);
         let (registry, tracing) = (Arc::new(all), Tracing::off());
-        Self { registry, requests, in_flight, duration, tool_calls, flow_requests, usage, spans, tracing }
+        Self { registry, requests, in_flight, duration, tool_calls, flow_requests, approvals, usage, spans, tracing }
     }
 }
 
@@ -171,6 +178,7 @@ pub fn example_metrics() -> Result<String, fmt::Error> {
     metrics.start_request().set_status(StatusCode::OK);
     metrics.count_tool_call("http", ToolCallOutcome::Ok);
     metrics.count_flow_response(&Arc::new("support".to_owned()), StatusCode::OK);
+    metrics.approvals.count(ApprovalOutcome::Approved, 1);
     metrics.spans.sent(1);
     let totals = UsageTotals {
         calls: 1,

@@ -78,7 +78,10 @@ impl Agent {
             Some(claim) => self.park_again(claim, &task, &parked).await,
         };
         match result {
-            ParkResult::Parked(expires) => Ok(Some(ParkedReply::new(task.as_str(), &parked.calls, expires))),
+            ParkResult::Parked(expires) => {
+                self.count_pending().await;
+                Ok(Some(ParkedReply::new(task.as_str(), &parked.calls, expires)))
+            }
             ParkResult::ClaimLost => Err(TurnError::ClaimLost),
             ParkResult::Full => {
                 let refusal = |ToolCall { id, name, .. }| Message::ToolResult { id, name, outcome: Err(FULL.into()) };
@@ -149,6 +152,7 @@ impl Agent {
             claimed.ruling.as_ref().map(|ruling| ruling.tool_names(&claimed.turn.calls)).unwrap_or_default();
         let (user, approver, round) = (claimed.owner.as_deref(), caller.user.as_deref(), claimed.turn.round);
         tracing::info!(user, approver, task, round, approved, rejected, "calls that waited were decided on");
+        self.note_decision(caller, &claimed);
         Ok(claimed)
     }
 
@@ -163,6 +167,7 @@ impl Agent {
                 return None;
             }
         };
+        self.count_expired(&claimed);
         let user = claimed.owner.clone();
         let account = UsageAccount::new(user.as_deref().unwrap_or_default());
         let account = account.with_budget_headers(claimed.turn.budgets.clone(), ledger);
@@ -196,6 +201,7 @@ impl Agent {
                 "no user decided on calls in time"
             );
         }
+        self.count_pending().await;
         let going_on = async {
             let (mut turn, mut outcome) = self.go_on(claimed, &caller, requests, tokens).await?;
             let parked = self.park(&caller, &mut turn, Some(&claim), &mut outcome, tokens).await?;

@@ -125,7 +125,7 @@ mod tests {
             Column::of(ApiKind::find(kind).unwrap()).into_iter().map(|column| column.title).collect()
         };
         assert_eq!(titles("Flow"), ["Available", "Endpoint"]);
-        assert_eq!(titles("Agent"), ["Endpoint", "Model", "Description"]);
+        assert_eq!(titles("Agent"), ["Endpoint", "Model", "Approvals", "Description"]);
     }
 
     #[test]

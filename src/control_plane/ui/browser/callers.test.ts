@@ -196,3 +196,30 @@ describe("a chat with an agent of another protocol", () => {
     expect(await ui.page.getByLabel("Message", { exact: true }).count()).toBe(0);
   });
 });
+
+describe("a call that a person approves", () => {
+  const made = ["tool.agents.recif.dev/sum", "agent.agents.recif.dev/careful"];
+  beforeAll(async () => {
+    await apply(
+      object(namespace, "Tool", "sum", { name: "calculator", type: "builtin", approval: { when: "Always" } }),
+      object(namespace, "Agent", "careful", { name: "Careful", framework: "corail", tools: ["sum"], storage: "memory" }),
+    );
+    await kubectl("-n", namespace, "wait", "--for=condition=Ready", "--timeout=240s", "agent.agents.recif.dev/careful");
+  });
+  // Other tests count the agents.
+  afterAll(async () => void (await kubectl("-n", namespace, "delete", ...made)));
+
+  it("waits on the page Approvals until its caller decides", async () => {
+    await signIn(ui.page, `${ui.control.url}/ui/chat?with=Agent/${namespace}/careful`, ada);
+    await ui.page.getByLabel("Message", { exact: true }).fill('/tool calculator {"expression": "6*7"}');
+    await ui.page.keyboard.press("Enter");
+    await ui.page.getByRole("region", { name: "Calls that wait for you" }).waitFor();
+    await ui.page.getByRole("link", { name: "Approvals", exact: true }).click();
+    const task = ui.page.locator("[data-task]");
+    await task.getByText('"6*7"').waitFor();
+    await task.getByText(/^Asked by .*ada · .* left$/).waitFor();
+    await isAccessible(ui.page);
+    await task.getByRole("button", { name: "Approve", exact: true }).click();
+    await ui.page.getByText("Approved. careful answered: 42").waitFor();
+  });
+});

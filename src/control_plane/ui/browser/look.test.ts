@@ -19,6 +19,7 @@ const PAGES: [path: string, there: string][] = [
   [`tools?server=MCPServer/${namespace}/desk&tool=greet`, ".tool-form"],
   [`tools?server=Tool/${namespace}/calculator`, ".tool"],
   [`chat?with=Agent/${namespace}/echo`, ".composer"],
+  ["approvals", ".state"],
   ["activity", ".transition, .state"],
   ["usage", ".usage-table, .state"],
   ["usage?group=models&span=30d&measure=cost", ".usage-table, .state"],

@@ -206,3 +206,60 @@ it("a graph that is too large is shown in part, what is broken first", async () 
     "graph",
   );
 });
+
+describe("the approvals", () => {
+  const shop = { ...agent(1), namespace: "default", name: "shop", columns: { Approvals: "CallsWait" } };
+  const list = "**/gateway/v1/agents/default/shop/approvals";
+  const listed = (): object => {
+    const call = { id: "call_1", name: "refund", args: { order: 7 }, args_text: '{\n  "order": 7\n}' };
+    const expires = new Date(Date.now() + 3_600_000).toISOString();
+    return { approvals: [{ task: "0a1b", conversation_id: "c", decided: false, approval: { expires, tools: [call] } }] };
+  };
+  const withShop = async (page: Page): Promise<void> => {
+    await page.route("**/api/v1/fleet?*", (route) => route.fulfill({ json: { items: [shop, agent(2)], total: 2, counts: { Agent: { Running: 2 } } } }));
+    await page.route(list, (route) => route.fulfill({ json: listed() }));
+  };
+
+  it("of all agents are shown with what the calls would do", async () => {
+    await inEachLook(
+      withShop,
+      async (page) => {
+        const task = page.locator('[data-task="0a1b"]');
+        await task.getByText('"order": 7').waitFor();
+        await task.getByText(/ left$/).waitFor();
+      },
+      "approvals",
+    );
+  });
+
+  it("are rejected with a reason, and the answer stays", async () => {
+    const { page } = ui;
+    const sent: unknown[] = [];
+    await withoutStream(page);
+    await withShop(page);
+    await page.route(`${list}/0a1b`, async (route) => {
+      sent.push(route.request().postDataJSON());
+      await page.unroute(list);
+      await page.route(list, (again) => again.fulfill({ json: { approvals: [] } }));
+      await route.fulfill({ json: { reply: "as you wish", conversation_id: "c" } });
+    });
+    await page.goto(`${ui.control.url}/ui/approvals`);
+    await page.getByLabel("Reason of a rejection, for the model").fill("too much");
+    await page.getByRole("button", { name: "Reject", exact: true }).click();
+    await page.getByText("Rejected. shop answered: as you wish").waitFor();
+    await page.getByText("Nothing waits for you here.").waitFor();
+    expect(await page.locator("[data-task]").count()).toBe(0);
+    expect(sent).toEqual([{ approvals: [{ id: "call_1", approved: false, rejection_reason: "too much" }] }]);
+  });
+
+  it("that cannot be decided on say why", async () => {
+    const { page } = ui;
+    await withoutStream(page);
+    await withShop(page);
+    await page.route(`${list}/0a1b`, (route) => route.fulfill({ status: 503, json: { error: "the decision cannot be kept now, try again" } }));
+    await page.goto(`${ui.control.url}/ui/approvals`);
+    await page.getByRole("button", { name: "Approve", exact: true }).click();
+    await page.getByText("The decision cannot be kept now, try again.").waitFor();
+    await page.locator('[data-task="0a1b"]').waitFor();
+  });
+});

@@ -61,6 +61,12 @@ const chat = createRoute({
   component: lazyRouteComponent(() => import("./chat/ChatPage.tsx"), "ChatPage"),
 });
 
+const approvals = createRoute({
+  getParentRoute: () => root,
+  path: "/approvals",
+  component: lazyRouteComponent(() => import("./approvals/ApprovalsPage.tsx"), "ApprovalsPage"),
+});
+
 const activity = createRoute({
   getParentRoute: () => root,
   path: "/activity",
@@ -83,7 +89,7 @@ const usage = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([fleet, object, graph, tools, chat, activity, usage]),
+  routeTree: root.addChildren([fleet, object, graph, tools, chat, approvals, activity, usage]),
   basepath: "/ui",
   parseSearch,
   stringifySearch,

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, net::IpAddr, time::Duration};
 
-use crds::usage::TokenDirection;
+use crds::{pending_calls::DecidedCalls, usage::TokenDirection};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -46,7 +46,26 @@ struct AuditLine<'a> {
     model: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<&'a RequestCost>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval: Option<AuditApproval<'a>>,
     aborted: bool,
+}
+
+/// Calls of tools that a request decided on.
+#[derive(Serialize)]
+struct AuditApproval<'a> {
+    task: &'a str,
+    /// Ids of all of them.
+    ids: Vec<&'a str>,
+    /// Ids of those that were approved.
+    approved: Vec<&'a str>,
+}
+
+impl<'a> From<&'a DecidedCalls> for AuditApproval<'a> {
+    fn from(DecidedCalls { task, approved, rejected }: &'a DecidedCalls) -> Self {
+        let ids = approved.iter().chain(rejected).map(|id| &**id).collect();
+        Self { task, ids, approved: approved.iter().map(|id| &**id).collect() }
+    }
 }
 
 /// Tokens that the models of a request used.
@@ -94,6 +113,7 @@ pub(super) fn write(record: &RequestRecord, lines: &mut Vec<u8>) -> bool {
         }),
         model: usage.and_then(|usage| usage.model.as_deref()),
         cost: record.cost.get().map(|cost| &**cost),
+        approval: record.decided.get().map(|decided| AuditApproval::from(&**decided)),
         aborted: record.aborted(),
     };
     let before = lines.len();

@@ -7,6 +7,7 @@ mod h2;
 mod limits;
 mod mcp;
 mod overload;
+mod pending;
 mod relaying;
 mod retries;
 mod root;

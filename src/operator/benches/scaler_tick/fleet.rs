@@ -15,7 +15,7 @@ use cluster::{
     crash::CrashPoint,
     metrics::ApiMetrics,
 };
-use crds::{Agent, Scaling};
+use crds::{Agent, Scaling, pending_calls::PendingCalls};
 use http::{Request, Response};
 use kube::client::Body;
 use machine::{ApiError, Clock, SystemClock};
@@ -169,6 +169,10 @@ impl WorkloadFleet for IdleFleet {
     }
 
     async fn note_models(&self, _: &WorkloadId, _: &ModelCounts) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn note_pending(&self, _: &WorkloadId, _: &PendingCalls) -> Result<(), ApiError> {
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
 use actions::ports::{CachedChild, WorkloadPod};
 use async_trait::async_trait;
-use crds::Scaling;
+use crds::{Scaling, pending_calls::PendingCalls};
 use machine::ApiError;
 
 use super::{budget::ReportedTokens, gateways::ModelCounts};
@@ -85,6 +85,12 @@ pub trait WorkloadFleet: Send + Sync {
     /// # Errors
     /// The failure of the request, classified.
     async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError>;
+
+    /// Writes into the status of an agent whether calls of its tools wait for a person.
+    ///
+    /// # Errors
+    /// The failure of the request, classified.
+    async fn note_pending(&self, id: &WorkloadId, pending: &PendingCalls) -> Result<(), ApiError>;
 
     /// Returns the workloads whose status does not say whether their budget of tokens is spent, as these reports have it.
     fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId>;

@@ -8,7 +8,7 @@ use cluster::{
     Change, ObjectMap, ScaleWriter, Transport, WatchHealth,
     cache::{Caches, Referrers, workload_label},
 };
-use crds::{Agent, Flow, FlowSet, GROUP, KINDS, RefKind, Tool};
+use crds::{Agent, Flow, FlowSet, GROUP, KINDS, RefKind, Tool, pending_calls::PendingCalls};
 use machine::{ApiError, Clock};
 use meta::{Key, PhasedObject as _};
 
@@ -19,6 +19,7 @@ use super::{
     fleet::{ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView},
     gateways::ModelCounts,
     kind_fleet::{KindFleet, KindWorkloads},
+    pending::PendingConditions,
 };
 
 /// Addresses behind the gateways' admin Service, by EndpointSlice.
@@ -28,6 +29,7 @@ pub type GatewayMap = ObjectMap<Vec<SocketAddr>>;
 pub struct LiveFleet {
     kinds: Vec<Box<dyn KindFleet>>,
     fallbacks: FallbackConditions,
+    pending: PendingConditions,
     tools: Arc<Referrers>,
     caches: Arc<dyn CacheReader>,
     changes: Arc<ChangedWorkloads>,
@@ -69,8 +71,10 @@ impl LiveFleet {
             KindWorkloads::<FlowSet>::watched(maps.kinds.of::<FlowSet>(), transport, caches, clock, &board, &changes),
         ];
         let fallbacks = FallbackConditions::new(maps.kinds.of::<Agent>(), transport, caches, clock);
+        let pending = PendingConditions::new(maps.kinds.of::<Agent>(), transport, clock);
         let writer = ScaleWriter::new(transport.clone(), deployments);
-        Self { kinds, fallbacks, tools, caches: caches.clone(), changes, gateways, writer, watch_health: board }
+        let caches = caches.clone();
+        Self { kinds, fallbacks, pending, tools, caches, changes, gateways, writer, watch_health: board }
     }
 
     /// Reports whether Tools of this namespace may call the workload.
@@ -142,6 +146,10 @@ impl WorkloadFleet for LiveFleet {
 
     async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError> {
         if id.kind == Agent::KIND { self.fallbacks.write(&id.key, answered).await } else { Ok(()) }
+    }
+
+    async fn note_pending(&self, id: &WorkloadId, pending: &PendingCalls) -> Result<(), ApiError> {
+        if id.kind == Agent::KIND { self.pending.write(&id.key, pending).await } else { Ok(()) }
     }
 
     fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {

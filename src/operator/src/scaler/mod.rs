@@ -17,6 +17,7 @@ mod gateways;
 mod kind_fleet;
 mod live;
 mod metrics;
+mod pending;
 mod run;
 mod status;
 mod step;

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crds::pending_calls::PendingCalls;
 use jiff::Timestamp;
 
 use super::{
@@ -102,6 +103,22 @@ impl ParkedInMemory {
         let expires = entry.expires.1;
         self.0.insert(task.to_owned(), entry);
         ParkResult::Parked(expires)
+    }
+
+    /// Implements [`super::ParkedTurns::pending`].
+    pub(super) fn pending(&self, now: Instant) -> PendingCalls {
+        let waits = |entry: &&Entry| entry.ruling.is_none() && !entry.is_expired(now);
+        let none = PendingCalls { at: Timestamp::now().as_millisecond(), ..PendingCalls::default() };
+        self.0.values().filter(waits).fold(none, |sum, Entry { turn, expires: (_, expires), .. }| {
+            let until = expires.as_second();
+            let since = until.saturating_sub(i64::try_from(turn.patience).unwrap_or(i64::MAX));
+            PendingCalls {
+                calls: sum.calls + turn.calls.len() as u64,
+                since: if sum.calls == 0 { since } else { sum.since.min(since) },
+                until: sum.until.max(until),
+                ..sum
+            }
+        })
     }
 
     /// Implements [`super::ParkedTurns::waiting`] for the turns whose ids begin so.

@@ -26,6 +26,8 @@ mod turn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crds::pending_calls::PendingCalls;
+
 use self::{
     memory::ParkedInMemory,
     rows::ParkedRows,
@@ -138,6 +140,17 @@ impl ParkedTurns {
         match self {
             Self::Memory(memory) => Ok(lock(memory).park(task.as_str(), owner, turn.clone(), Instant::now())),
             Self::Postgres(rows) => rows.park(task.as_str(), &owner, turn).await,
+        }
+    }
+
+    /// Counts the calls of all users that wait for a decision.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn pending(&self) -> Result<PendingCalls, DatabaseError> {
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).pending(Instant::now())),
+            Self::Postgres(rows) => rows.pending().await,
         }
     }
 

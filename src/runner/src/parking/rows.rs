@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crds::pending_calls::PendingCalls;
 use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 use sqlx::{Row, postgres::PgRow};
@@ -89,6 +90,24 @@ impl ParkedRows {
         self.check().await?;
         let expires = self.run(row.fetch_optional(self.scope.database.pool())).await?;
         Ok(expires.map_or(ParkResult::Full, |expires| ParkResult::Parked(time(expires))))
+    }
+
+    /// Implements [`super::ParkedTurns::pending`].
+    pub(super) async fn pending(&self) -> Result<PendingCalls, DatabaseError> {
+        if !self.is_there().await? {
+            return Ok(PendingCalls { at: Timestamp::now().as_millisecond(), ..PendingCalls::default() });
+        }
+        let row = sqlx::query(
+            "SELECT (extract(epoch FROM now()) * 1000)::bigint AS counted, \
+                 coalesce(sum(json_array_length(calls::json)), 0)::bigint AS calls, \
+                 coalesce(floor(extract(epoch FROM min(created_at))), 0)::bigint AS since, \
+                 coalesce(ceil(extract(epoch FROM max(expires_at))), 0)::bigint AS until FROM recif_parked \
+             WHERE namespace = $1 AND agent = $2 AND ruling IS NULL AND expires_at > now()",
+        );
+        let row = row.bind(&self.scope.namespace).bind(&self.scope.agent);
+        let row = self.run(row.fetch_one(self.scope.database.pool())).await?;
+        let (at, calls): (i64, i64) = (row.try_get("counted")?, row.try_get("calls")?);
+        Ok(PendingCalls { at, calls: calls.unsigned_abs(), since: row.try_get("since")?, until: row.try_get("until")? })
     }
 
     /// Implements [`super::ParkedTurns::waiting`] for the turns whose ids begin so.
@@ -291,7 +310,7 @@ impl ParkedRows {
         let (calls, text) = (json(&turn.calls)?, json(turn)?);
         let row = sqlx::query_scalar::<_, i64>(
             "UPDATE recif_parked SET task = $5, calls = $6, turn = $7, needs_caller = $8, \
-                 expires_at = now() + make_interval(secs => $9), \
+                 created_at = now(), expires_at = now() + make_interval(secs => $9), \
                  ruling = NULL, progress = '{}', attempts = 0, claim = '', claimed_until = 'epoch' \
              WHERE namespace = $1 AND agent = $2 AND task = $3 AND claim = $4 \
              RETURNING (extract(epoch FROM expires_at) * 1000000)::bigint",

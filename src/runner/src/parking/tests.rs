@@ -116,6 +116,31 @@ async fn a_turn_is_decided_once_by_its_own_user() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_all_users_are_pending_until_they_are_decided_or_expire() {
+    let server = PostgresServer::start().await;
+    let (ada, bob): (UserName, UserName) = (Some("ada".into()), Some("bob".into()));
+    for parked in both(&server) {
+        let pending = async || {
+            let pending = parked.pending().await.unwrap();
+            assert!((jiff::Timestamp::now().as_millisecond() - pending.at).abs() < 60_000, "{pending}");
+            (pending.calls, pending.until - pending.since)
+        };
+        assert_eq!(pending().await, (0, 0), "there is no table yet");
+        assert!(is_parked(parked.park(&id("one"), &ada, &turn(60, false)).await));
+        let call = ToolCall { arguments: json!({ "text": "\0" }), ..turn(0, false).calls.remove(0) };
+        let two = ParkedTurn { calls: vec![call.clone(), ToolCall { id: "2".into(), ..call }], ..turn(3600, false) };
+        assert!(is_parked(parked.park(&id("two"), &bob, &two).await));
+        assert!(is_parked(parked.park(&id("expired"), &bob, &turn(0, false)).await));
+        let (calls, seconds) = pending().await;
+        assert!(calls == 3 && (3600..3660).contains(&seconds), "{calls} calls, from the first to the last {seconds} s");
+        let claimed = parked.decided("one", &ada, decisions(true)).await.unwrap();
+        assert_eq!(pending().await.0, 2);
+        assert!(is_parked(parked.park_again(&claimed.claim, &id("further"), &turn(60, false)).await));
+        assert_eq!(pending().await.0, 3);
+    }
+}
+
 #[test]
 fn arguments_are_shown_with_every_digit() {
     let call = ToolCall { arguments: json!({ "id": 9_007_199_254_740_993_u64 }), ..ToolCall::default() };

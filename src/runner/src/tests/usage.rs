@@ -150,7 +150,7 @@ async fn a_stream_tells_its_usage_in_a_trailer_to_those_who_take_trailers() {
             text = String::from_utf8(received.clone()).unwrap();
         }
         let (events, end) = text.rsplit_once("\r\n0\r\n").unwrap();
-        let names = "trailer: x-recif-usage, x-recif-spent, x-recif-cost\r\n";
+        let names = "trailer: x-recif-usage, x-recif-spent, x-recif-cost, x-recif-approvals\r\n";
         assert!(events.contains(names) && events.contains("event: done"), "{events}");
         assert_eq!(end.starts_with("x-recif-usage: in="), is_told, "{end}");
         assert_eq!(end.contains("\r\nx-recif-spent: day="), is_told, "{end}");

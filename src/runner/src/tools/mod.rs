@@ -49,6 +49,7 @@ use web_search::SearchService;
 
 use super::{
     Lookup,
+    approval_metrics::ApprovalMetrics,
     caller::RequestHeaders,
     metrics::{RunnerMetrics, ToolCallOutcome},
     models::{ToolCall, ToolSpec},
@@ -164,6 +165,11 @@ impl Toolbox {
             }
         }
         names
+    }
+
+    /// Returns the metrics of calls that wait for a person.
+    pub(super) fn approvals(&self) -> &ApprovalMetrics {
+        &self.metrics.approvals
     }
 
     fn find(&self, name: &str) -> Option<&CallableTool> {

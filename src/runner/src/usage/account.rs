@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use crds::pending_calls::{DECISION_HEADER, DecidedCalls};
 use crds::usage::{
     COST_HEADER, LEFT_COST_HEADER, LEFT_HEADER, ModelPrices, PRICES_HEADER, Purpose, SPENT_HEADER, SpentTokens,
     USAGE_HEADER, UsageTotals, day_of,
@@ -45,6 +46,8 @@ pub(crate) struct UsageAccount {
     budgets: Arc<[RequestBudget]>,
     /// The headers that name them.
     budget_headers: Arc<BudgetHeaders>,
+    /// Calls that the request decided on.
+    decided: Arc<OnceLock<DecidedCalls>>,
 }
 
 /// Headers of a request that name its budgets, as a turn that waits keeps them.
@@ -159,6 +162,17 @@ impl UsageAccount {
         }
         let sums = self.sums();
         Some((sums.model.clone(), sums.totals))
+    }
+
+    /// Notes the calls that the request decides on. The first ones that are noted stay.
+    pub(crate) fn note_decision(&self, decided: DecidedCalls) {
+        self.decided.get_or_init(|| decided);
+    }
+
+    /// Returns the calls that the request has decided on as a header, if there are any.
+    pub(crate) fn decision_header(&self) -> Option<(HeaderName, HeaderValue)> {
+        let decided = HeaderValue::from_str(&self.decided.get()?.to_string());
+        Some((HeaderName::from_static(DECISION_HEADER), decided.ok()?))
     }
 
     /// Returns the place in a trace.

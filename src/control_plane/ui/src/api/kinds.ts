@@ -77,6 +77,9 @@ export function stateOf(phase: string | null, ready: string | undefined): { text
   return { text: phase ?? "No phase yet", tone: toneOf(phase) };
 }
 
+/** Text in the column `Approvals` of an agent while calls of its tools wait for a person: the reason of its condition `ApprovalsPending`. */
+export const CALLS_WAIT = "CallsWait";
+
 /** Phases in the order in which a healthy object sees them, failures last. */
 export const PHASES = [
   "Pending",

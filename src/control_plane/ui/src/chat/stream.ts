@@ -135,7 +135,8 @@ function withoutNote(pieces: Piece[]): Piece[] {
   return text ? [...pieces.slice(0, -1), { type: "text", text }] : pieces.slice(0, -1);
 }
 
-function approvalOf(data: Record<string, unknown>): Approval | null {
+/** Reads what waits: `task`, and `approval` with the calls. */
+export function approvalOf(data: Record<string, unknown>): Approval | null {
   const task = asText(data.task);
   const asked = data.approval;
   if (!task || typeof asked !== "object" || asked === null) return null;

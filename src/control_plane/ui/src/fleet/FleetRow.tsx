@@ -7,6 +7,7 @@
 
 import { memo, type ReactElement } from "react";
 
+import { CALLS_WAIT } from "../api/kinds.ts";
 import type { Summary } from "../api/types.ts";
 import { Ago, fullTime, ObjectLink, Phase } from "../shell/parts.tsx";
 import { shortWhy } from "./filter.ts";
@@ -14,13 +15,14 @@ import { keyOf } from "./merge.ts";
 
 /** Describes what the object is by the kind's own printer columns, without those that are on the object's page only. */
 export function details({ columns }: Pick<Summary, "columns">): string {
-  const { Available, Endpoint, Transport, Protocol, ReadyFlows, Total, Tools, Category, Description, ...others } = columns;
+  const { Available, Endpoint, Transport, Protocol, ReadyFlows, Total, Tools, Category, Description, Approvals, ...others } = columns;
   return [
     ReadyFlows && `${ReadyFlows} of ${Total} flows`,
     Tools && `${Tools} ${Tools === "1" ? "tool" : "tools"}`,
     ...Object.values(others),
     // The default of the schema.
     Category !== "general" && Category,
+    Approvals === CALLS_WAIT && "calls wait for a person",
     Description,
   ]
     .filter(Boolean)

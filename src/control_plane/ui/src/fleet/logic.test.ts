@@ -176,6 +176,8 @@ it.each([
 it.each<[Summary["columns"], string]>([
   [{ Endpoint: "http://a", Model: "openai/gpt" }, "openai/gpt"],
   [{ Description: "Sells pens.", Endpoint: "http://a", Model: "openai/gpt" }, "openai/gpt · Sells pens."],
+  [{ Approvals: "CallsWait", Description: "Sells pens.", Model: "openai/gpt" }, "openai/gpt · calls wait for a person · Sells pens."],
+  [{ Approvals: "NothingWaits", Model: "openai/gpt" }, "openai/gpt"],
   [{ Available: "True", Endpoint: "http://s", ReadyFlows: "1", Total: "2" }, "1 of 2 flows"],
   [{ Protocol: "STREAMABLE_HTTP", Tools: "3", URL: "http://far/mcp" }, "3 tools · http://far/mcp"],
   [{ Endpoint: "http://d", Tools: "1", Transport: "stdio" }, "1 tool"],

@@ -165,7 +165,7 @@ function Facts({ summary, metadata, observed }: { summary: Summary | undefined; 
   if (summary.replicas) facts.push(["Pods ready", `${summary.replicas.ready} of ${summary.replicas.desired}`]);
   facts.push(["Generation", observed === undefined || observed === generation ? String(generation ?? "–") : `${generation}, last seen ${String(observed)}`]);
   for (const [name, value] of Object.entries(summary.columns)) {
-    if (value && name !== "Available" && name !== "Description") facts.push([name, value]);
+    if (value && name !== "Available" && name !== "Description" && name !== "Approvals") facts.push([name, value]);
   }
   return (
     <dl className="facts">

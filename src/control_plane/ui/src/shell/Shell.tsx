@@ -17,6 +17,7 @@ const PAGES: { to: string; label: string; icon: IconName }[] = [
   { to: "/graph", label: "Graph", icon: "graph" },
   { to: "/tools", label: "Tools", icon: "tools" },
   { to: "/chat", label: "Chat", icon: "chat" },
+  { to: "/approvals", label: "Approvals", icon: "approvals" },
   { to: "/activity", label: "Activity", icon: "activity" },
   { to: "/usage", label: "Usage", icon: "usage" },
 ];

@@ -292,6 +292,7 @@ impl ScalerTerm {
         open.iter().for_each(|id| self.evaluate(id));
         let now = self.now();
         self.notes.begin(self.gateways.models(now), now, &self.scaler.fleet, &self.write_permits);
+        self.notes.begin_pending(self.gateways.pending_calls(now), now, &self.scaler.fleet, &self.write_permits);
         self.notes.begin_budgets(&self.gateways.tokens(now), &self.scaler.fleet, &self.write_permits);
         self.scaler.metrics.ended(begun.elapsed());
     }

@@ -1,4 +1,5 @@
-//! Conditions on the models of agents and on budgets of tokens, which are written beside the rounds.
+//! Conditions on the models of agents, on their calls that wait for a person, and on budgets of tokens, which are written beside the
+//! rounds.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -6,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use crds::pending_calls::PendingCalls;
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use machine::ApiError;
 use tokio::{sync::Semaphore, time::sleep};
@@ -15,7 +17,8 @@ use super::{
     writes::WRITE_BACKOFF,
 };
 
-/// Shortest time between two looks at the models of an agent: the responses of a minute are counted.
+/// Shortest time between two looks at the models of an agent, for which the responses of a minute are counted, and at its calls that wait,
+/// which may be others after each response.
 const NOTE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Write of a condition.
@@ -26,6 +29,8 @@ type NoteWrite = BoxFuture<'static, Result<(), ApiError>>;
 pub(super) struct StatusNotes {
     /// Times of the last looks, for agents whose models answered.
     noted: HashMap<WorkloadId, Duration>,
+    /// Times of the last looks, for agents that report calls which wait.
+    noted_pending: HashMap<WorkloadId, Duration>,
     pending: FuturesUnordered<BoxFuture<'static, WorkloadId>>,
     workloads: HashSet<WorkloadId>,
 }
@@ -49,6 +54,26 @@ impl StatusNotes {
             let write = async move { fleet.note_models(&of, &answered).await };
             if self.push(id.clone(), permits, Box::pin(write)) {
                 self.noted.insert(id, now);
+            }
+        }
+    }
+
+    /// Begins the writes for agents that reported these calls which wait. `now` is the time since the scaler began.
+    pub(super) fn begin_pending(
+        &mut self,
+        pending: HashMap<WorkloadId, PendingCalls>,
+        now: Duration,
+        fleet: &Arc<dyn WorkloadFleet>,
+        permits: &Arc<Semaphore>,
+    ) {
+        self.noted_pending.retain(|id, at| pending.contains_key(id) && now.saturating_sub(*at) < NOTE_PAUSE);
+        for (id, calls) in pending {
+            if self.noted_pending.contains_key(&id) {
+                continue;
+            }
+            let (fleet, of) = (fleet.clone(), id.clone());
+            if self.push(id.clone(), permits, Box::pin(async move { fleet.note_pending(&of, &calls).await })) {
+                self.noted_pending.insert(id, now);
             }
         }
     }

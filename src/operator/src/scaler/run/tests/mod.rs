@@ -8,7 +8,7 @@ use std::sync::{
 use actions::ports::{CachedChild, DeploymentState, ReplicasManagers};
 use async_trait::async_trait;
 use cluster::cache::Keys;
-use crds::Scaling;
+use crds::{Scaling, pending_calls::PendingCalls};
 use meta::Key;
 use prometheus_client::registry::Registry;
 use tokio::{
@@ -241,6 +241,11 @@ impl WorkloadFleet for FakeFleet {
     async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError> {
         self.reported.lock().unwrap().push(format!("{} {answered:?}", id.key.name));
         Ok(())
+    }
+
+    async fn note_pending(&self, id: &WorkloadId, pending: &PendingCalls) -> Result<(), ApiError> {
+        self.reported.lock().unwrap().push(format!("{} {} wait", id.key.name, pending.calls));
+        if self.refuses_status.load(Ordering::Relaxed) { Err(ApiError::Stale) } else { Ok(()) }
     }
 
     fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {

@@ -167,6 +167,10 @@ impl WorkloadFleet for SlowFleet {
         self.0.note_models(id, answered).await
     }
 
+    async fn note_pending(&self, id: &WorkloadId, pending: &PendingCalls) -> Result<(), ApiError> {
+        self.0.note_pending(id, pending).await
+    }
+
     fn due_budgets(&self, reported: &HashMap<WorkloadId, ReportedTokens>) -> Vec<WorkloadId> {
         self.0.due_budgets(reported)
     }
