@@ -41,16 +41,21 @@ pub(super) enum Rollout {
 
 /// Evaluates the rollout of a workload's Deployment.
 pub(super) fn rollout<K: WorkloadKind>(cr: &K, child: &CachedChild, deployment: &DeploymentState) -> Rollout {
-    if deployment.observed_generation < child.generation {
-        return Rollout::InProgress;
-    }
     let wanted = replicas::desired(cr, deployment);
-    let done = deployment.desired == wanted
+    let observed = deployment.observed_generation >= child.generation;
+    let done = observed
+        && deployment.desired == wanted
         && deployment.updated == wanted
         && deployment.available == wanted
         && deployment.replicas == wanted;
     if done {
         return if replicas::awaits_scaler(cr, deployment) { Rollout::AwaitsScaler } else { Rollout::Done };
+    }
+    if let Some(message) = &deployment.replica_set_failure {
+        return Rollout::Stalled(reason::REPLICA_FAILURE, format!("Pods cannot be created: {message}"));
+    }
+    if !observed {
+        return Rollout::InProgress;
     }
     if let Some(message) = &deployment.replica_failure {
         return Rollout::Stalled(reason::REPLICA_FAILURE, format!("Pods cannot be created: {message}"));

@@ -16,11 +16,16 @@ use crate::{
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_quota_on_deployments_is_said_and_its_end_is_noticed,
+    a_quota_on_replica_sets_is_said_and_its_end_is_noticed,
     a_quota_on_pods_is_said_and_its_end_is_noticed,
 );
 
 async fn a_quota_on_deployments_is_said_and_its_end_is_noticed(ns: Namespace) -> Result<()> {
     forbidden_then_lifted(&ns, "count/deployments.apps").await
+}
+
+async fn a_quota_on_replica_sets_is_said_and_its_end_is_noticed(ns: Namespace) -> Result<()> {
+    forbidden_then_lifted(&ns, "count/replicasets.apps").await
 }
 
 async fn a_quota_on_pods_is_said_and_its_end_is_noticed(ns: Namespace) -> Result<()> {
