@@ -64,6 +64,19 @@ pub fn pod_problems(pod: &Pod) -> Vec<String> {
     lines
 }
 
+/// Reports whether a Pod is not ready and its status does not say why: none of its containers is made yet. The cause, such as a volume that
+/// cannot be mounted, is then in the warnings about it alone.
+pub fn is_silent(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let has_ended = pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed"));
+    !has_ended && !is_pod_ready(pod) && pod_problems(pod).is_empty()
+}
+
+/// Describes a warning about a Pod, as [`pod_problems`] describes its status.
+pub fn pod_warning(pod: &str, reason: &str, message: &str) -> String {
+    format!("Pod {pod}: {}", reason_and_message(reason, Some(message)))
+}
+
 /// Returns the node of a Pod that is not ready because its node was lost. Kubernetes then sets the status of `Ready` alone;
 /// whenever the kubelet sets it to False, it gives a reason.
 fn lost_node(pod: &Pod) -> Option<&str> {
