@@ -96,13 +96,13 @@ async fn until_agent(client: &Client, phase: &str, ready: &str, words: &str) {
 }
 
 /// Does what Kubernetes does with a Deployment whose Pods become ready.
-async fn become_ready(deployments: &Api<Deployment>, deployment: &Deployment) {
+async fn become_ready(deployments: &Api<Deployment>, name: &str) {
+    let deployment = deployments.get(name).await.unwrap();
     let count = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let status = json!({ "status": {
         "observedGeneration": deployment.metadata.generation, "replicas": count, "updatedReplicas": count,
         "readyReplicas": count, "availableReplicas": count,
     } });
-    let name = deployment.metadata.name.as_deref().unwrap();
     deployments.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
 }
 
@@ -132,9 +132,11 @@ async fn an_agent_waits_for_its_tool_runs_rests_for_an_hour_and_goes_with_its_ch
         json!({ "name": "prices", "type": "http", "endpoint": "https://prices.example/" }),
     )
     .await;
-    let deployment = until("the Deployment is there", async || deployments.get_opt("shop").await.unwrap()).await;
+    until("the Deployment is there", async || deployments.get_opt("shop").await.unwrap()).await;
     until_agent(&client, "Deploying", "False", "").await;
-    become_ready(&deployments, &deployment).await;
+    // The number of its Pods is a write of its own.
+    sleep(Duration::from_secs(1)).await;
+    become_ready(&deployments, "shop").await;
     until_agent(&client, "Running", "True", "").await;
     assert!(maps.get_opt("shop-config").await.unwrap().is_some());
 
