@@ -7,6 +7,7 @@ use crds::{
     pod_problem::{NEEDS_CONTAINER, NEVER_PULLED, NOT_ON_NODE, PodProblem},
     reason,
 };
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use meta::{Phase, PhaseClass, condition, condition_type, set_condition};
 
@@ -65,6 +66,14 @@ pub(super) fn rollout<K: WorkloadKind>(cr: &K, child: &CachedChild, deployment: 
         return Rollout::Stalled(reason::PROGRESS_DEADLINE_EXCEEDED, message);
     }
     Rollout::InProgress
+}
+
+/// Returns the time at which the workload came into this phase, or that of the oldest step that it remembers.
+pub(super) fn entered<K: WorkloadKind>(cr: &K, phase: WorkloadPhase) -> Option<Timestamp> {
+    let history = cr.common().map(|machine| machine.history.as_slice()).unwrap_or_default();
+    let phase = phase.to_string();
+    let entry = history.iter().rev().find(|entry| entry.to == phase && entry.from != phase);
+    entry.or(history.first()).map(|entry| entry.at.0)
 }
 
 /// Writes the state of the Deployment into the status: replicas and `Available`.

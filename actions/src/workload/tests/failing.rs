@@ -117,6 +117,16 @@ async fn pods_that_cannot_be_created_fail_it_until_they_can() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replica_set_that_is_created_within_three_seconds_is_no_failure() {
+    let (sim, mut operator) = created(Health::NoReplicaSet, 2 * SECOND).await;
+    assert_eq!(phase(&sim), "Deploying", "the Deployment may speak of an older template");
+    sim.store().set_health(Health::Good);
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Running");
+    assert!(operator.trace.take().iter().all(|step| step.to != "Failed"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_available_for_five_minutes_is_unhealthy_until_it_is_ready() {
     let (sim, mut before) = running().await;
     sim.store().set_health(Health::Bad(crash_loop()));
