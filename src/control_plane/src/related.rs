@@ -178,7 +178,7 @@ impl RelatedObjects {
             return pod.problems.to_vec();
         }
         let newest = self.events_of(&pod.uid).into_iter().max_by(|one, other| one.times.1.cmp(&other.times.1));
-        newest.iter().map(|warning| pod_warning(&pod.name, &warning.reason, &warning.message)).collect()
+        newest.iter().filter_map(|warning| pod_warning(&pod.name, &warning.reason, &warning.message)).collect()
     }
 
     /// Returns the warnings about the ReplicaSets of a Deployment.

@@ -17,7 +17,7 @@ pub(super) async fn newest_warning(live: &UserClient, pod: &Pod) -> Option<Strin
         Ok(warnings) => {
             let newest = warnings.iter().max_by_key(|warning| last_seen(warning))?;
             let message = newest.message.as_deref().unwrap_or_default();
-            Some(pod_warning(name, newest.reason.as_deref().unwrap_or_default(), message))
+            pod_warning(name, newest.reason.as_deref().unwrap_or_default(), message)
         }
         Err(error) => {
             hint(&format!("note: {error}"));
