@@ -50,9 +50,10 @@ faults: cargo-found ## a third of the fault suite, which the commit decides, wit
 test-upgrade: cargo-found ## this operator takes over from that of an older commit, and gives back
 	@hack/upgrade
 
-# The second runs after a failure of the first too, to report further failures.
-test-versions: ## all end-to-end tests on the oldest and on the newest supported Kubernetes (RECIF_PROFILE=dist: the programs as published)
-	@failed=0; for version in oldest newest; do RECIF_KUBERNETES=$$version hack/e2e || failed=1; done; exit $$failed
+# Each runs after a failure of those before it too, to report further failures.
+test-versions: ## kubectl on recif dev, and all end-to-end tests on the oldest and on the newest supported Kubernetes (RECIF_PROFILE=dist: the programs as published)
+	@failed=0; for version in oldest newest; do for part in "local kubectl" ""; do \
+		RECIF_KUBERNETES=$$version hack/e2e $$part || failed=1; done; done; exit $$failed
 
 test-nodes: ## a cluster of two nodes, of which one is drained, killed and cut off: about 6 minutes
 	@hack/e2e nodes

@@ -70,8 +70,14 @@ const HINTS: &[(&str, &str)] = &[
         reason::CREATE_CONTAINER_CONFIG_ERROR,
         "create the Secret, ConfigMap or key that the container's environment names",
     ),
-    (reason::NOT_READY, "if it stays, its readiness probe fails: see `kubectl logs`"),
-    (reason::PODS_NOT_READY, "if it stays, its readiness probe fails: see `kubectl logs`"),
+    (
+        reason::NOT_READY,
+        "if it stays, a volume is missing or its readiness probe fails: see `kubectl describe pods` and `kubectl logs`",
+    ),
+    (
+        reason::PODS_NOT_READY,
+        "if it stays, a volume is missing or its readiness probe fails: see `kubectl describe pods` and `kubectl logs`",
+    ),
     (
         reason::SELECTOR_IMMUTABLE,
         "delete the Deployment of this name, which another client created; it is created again",

@@ -195,8 +195,8 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
                     "nextAttemptAt": "2026-01-02T03:04:05Z",
                 },
             }),
-            "Agent default/my-agent is Deploying and waits: the Pods are not ready yet (NotReady) — if it stays, its \
-             readiness probe fails: see `kubectl logs`.",
+            "Agent default/my-agent is Deploying and waits: the Pods are not ready yet (NotReady) — if it stays, a \
+             volume is missing or its readiness probe fails: see `kubectl describe pods` and `kubectl logs`.",
         ),
         (
             json!({}),

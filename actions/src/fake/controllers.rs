@@ -116,6 +116,13 @@ impl Store {
         let desired = usize::try_from(deployment.number("/spec/replicas")).unwrap_or_default();
         let mut pods = self.live_pods(&deployment, id);
         let is_current = |pod: &Obj| pod.text("/metadata/annotations/hash") == hash;
+        if self.health == Health::NoReplicaSet && !pods.iter().any(|(_, pod)| is_current(pod)) {
+            // As Kubernetes, which writes the observed generation with the first ReplicaSet of a template.
+            let mut deployment = deployment;
+            deployment.body["status"]["replicaSetFailure"] = json!("replicasets.apps is forbidden: exceeded quota");
+            self.put(id, deployment);
+            return;
+        }
         for (id, pod) in pods.iter_mut().filter(|(_, pod)| is_current(pod)) {
             let ready = self.health == Health::Good && since(pod) + STARTUP <= now;
             pod.problem = if let Health::Bad(trouble) = &self.health { trouble.clone() } else { None };

@@ -191,6 +191,7 @@ impl Obj {
             available: count("/status/ready"),
             stalled: text_at("/status/stalled"),
             replica_failure: text_at("/status/replicaFailure"),
+            replica_set_failure: text_at("/status/replicaSetFailure"),
             replicas_managers: self.replicas_managers(),
         }
     }

@@ -28,6 +28,8 @@ pub(crate) enum Health {
     Bad(Option<PodProblem>),
     /// Cannot be created, for example because of a quota.
     Refused,
+    /// Cannot be created with a new template, because the ReplicaSet is refused.
+    NoReplicaSet,
 }
 
 /// Watch event.

@@ -152,6 +152,9 @@ pub struct DeploymentState {
     pub stalled: Option<String>,
     /// Message of `ReplicaFailure=True`: Pods cannot be created.
     pub replica_failure: Option<String>,
+    /// Message of `Progressing=False` with the reason `ReplicaSetCreateError`: no ReplicaSet can be created. Until one is, Kubernetes does
+    /// not write the generation that it has observed.
+    pub replica_set_failure: Option<String>,
     /// Field managers of `spec.replicas`.
     pub replicas_managers: ReplicasManagers,
 }

@@ -10,7 +10,7 @@ use machine::{Action, ActionError, RECHECK};
 use super::{
     children::{Drift, drift, ensure, records, remove_unwanted, scale},
     foreign::yield_to_foreign_policies,
-    health::{self, Rollout, STOPPING, explain, note_unready, observe, observed_change, rollout},
+    health::{self, Rollout, STOPPING, entered, explain, note_unready, observe, observed_change, rollout},
     images::has_replaceable_image,
     inputs::{check_inputs, inputs},
     kind::WorkloadKind,
@@ -19,8 +19,11 @@ use super::{
 use crate::{
     deps::Deps,
     kind::Context,
-    ports::{ChildManifest, ChildRef},
+    ports::{CachedChild, ChildManifest, ChildRef, DeploymentState},
 };
+
+/// Time that Kubernetes gets to observe a template before what the Deployment says of an older one counts for it.
+const OBSERVATION_GRACE: Duration = Duration::from_secs(3);
 
 /// Action `deploy`; see the module.
 #[derive(Debug)]
@@ -87,7 +90,14 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
         };
         let state = child.deployment.clone().unwrap_or_default();
         let key = cr.key();
-        match rollout(cr.as_ref(), &child, &state) {
+        let mut progress = rollout(cr.as_ref(), &child, &state);
+        if matches!(progress, Rollout::Stalled(..))
+            && let Some(left) = observation_grace(cx, cr.as_ref(), &child, &state)
+        {
+            cx.notes.requeue_after(left);
+            progress = Rollout::InProgress;
+        }
+        match progress {
             Rollout::Done => {}
             Rollout::AwaitsScaler => {
                 cx.notes.waiting("Scaling", "the scaler has not set the number of Pods yet");
@@ -124,6 +134,21 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
         note_unready(cx, &next);
         Ok(Some(next))
     }
+}
+
+/// Returns how much longer Kubernetes may take to observe the template: that no ReplicaSet can be created stays in the Deployment's status
+/// until one is, and may be about a template before it.
+fn observation_grace<K: WorkloadKind>(
+    cx: &Context,
+    cr: &K,
+    child: &CachedChild,
+    state: &DeploymentState,
+) -> Option<Duration> {
+    if state.observed_generation >= child.generation {
+        return None;
+    }
+    let since = entered(cr, WorkloadPhase::Deploying)?;
+    Some(cx.time_left("unobserved", since, OBSERVATION_GRACE)).filter(|left| !left.is_zero())
 }
 
 /// Returns a child that the Pods read and that has drifted. Children that are not wanted any more are not checked.

@@ -7,6 +7,7 @@ use crds::{
     pod_problem::{NEEDS_CONTAINER, NEVER_PULLED, NOT_ON_NODE, PodProblem},
     reason,
 };
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use meta::{Phase, PhaseClass, condition, condition_type, set_condition};
 
@@ -41,16 +42,21 @@ pub(super) enum Rollout {
 
 /// Evaluates the rollout of a workload's Deployment.
 pub(super) fn rollout<K: WorkloadKind>(cr: &K, child: &CachedChild, deployment: &DeploymentState) -> Rollout {
-    if deployment.observed_generation < child.generation {
-        return Rollout::InProgress;
-    }
     let wanted = replicas::desired(cr, deployment);
-    let done = deployment.desired == wanted
+    let observed = deployment.observed_generation >= child.generation;
+    let done = observed
+        && deployment.desired == wanted
         && deployment.updated == wanted
         && deployment.available == wanted
         && deployment.replicas == wanted;
     if done {
         return if replicas::awaits_scaler(cr, deployment) { Rollout::AwaitsScaler } else { Rollout::Done };
+    }
+    if let Some(message) = &deployment.replica_set_failure {
+        return Rollout::Stalled(reason::REPLICA_FAILURE, format!("Pods cannot be created: {message}"));
+    }
+    if !observed {
+        return Rollout::InProgress;
     }
     if let Some(message) = &deployment.replica_failure {
         return Rollout::Stalled(reason::REPLICA_FAILURE, format!("Pods cannot be created: {message}"));
@@ -60,6 +66,14 @@ pub(super) fn rollout<K: WorkloadKind>(cr: &K, child: &CachedChild, deployment: 
         return Rollout::Stalled(reason::PROGRESS_DEADLINE_EXCEEDED, message);
     }
     Rollout::InProgress
+}
+
+/// Returns the time at which the workload came into this phase, or that of the oldest step that it remembers.
+pub(super) fn entered<K: WorkloadKind>(cr: &K, phase: WorkloadPhase) -> Option<Timestamp> {
+    let history = cr.common().map(|machine| machine.history.as_slice()).unwrap_or_default();
+    let phase = phase.to_string();
+    let entry = history.iter().rev().find(|entry| entry.to == phase && entry.from != phase);
+    entry.or(history.first()).map(|entry| entry.at.0)
 }
 
 /// Writes the state of the Deployment into the status: replicas and `Available`.

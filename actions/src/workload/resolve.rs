@@ -11,7 +11,7 @@ use meta::{condition, condition_type, with_condition};
 use super::{
     degradation::Degradable,
     foreign::yield_to_foreign_policies,
-    health::observed_change,
+    health::{entered, observed_change},
     inputs::{inputs, resolved},
     kind::WorkloadKind,
 };
@@ -115,10 +115,7 @@ fn omit_overdue<K: WorkloadKind>(cx: &Context, cr: &K, inputs: Inputs) -> Inputs
     if without == inputs {
         return inputs;
     }
-    let history = cr.common().map(|machine| machine.history.as_slice()).unwrap_or_default();
-    let resolving = WorkloadPhase::Resolving.to_string();
-    let entered = history.iter().rev().find(|entry| entry.to == resolving && entry.from != resolving);
-    let entered = entered.or(history.first()).map(|entry| entry.at.0);
+    let entered = entered(cr, WorkloadPhase::Resolving);
     match entered.map(|entered| cx.time_left("resolving", entered, PENDING_GRACE)).filter(|left| !left.is_zero()) {
         None => without,
         Some(left) => {

@@ -34,8 +34,12 @@ pub fn first_lines(lines: Vec<String>) -> Vec<String> {
 
 /// Reports whether the condition `Ready` of a Pod is True.
 pub fn is_pod_ready(pod: &Pod) -> bool {
+    has_condition(pod, condition_type::READY)
+}
+
+fn has_condition(pod: &Pod, type_: &str) -> bool {
     let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.any(|condition| condition.type_ == condition_type::READY && condition.status == "True")
+    conditions.any(|condition| condition.type_ == type_ && condition.status == "True")
 }
 
 /// Returns the problems that the kubelet and the scheduler report for a Pod that is not ready, one line each.
@@ -62,6 +66,23 @@ pub fn pod_problems(pod: &Pod) -> Vec<String> {
     lines.extend(init.filter(|container| main.is_empty() || !is_running(container)).filter_map(told));
     lines.extend(main);
     lines
+}
+
+/// Condition of a Pod whose volumes are mounted and whose network is set up.
+const READY_TO_START: &str = "PodReadyToStartContainers";
+
+/// Reports whether a Pod is not ready and its status does not say why: none of its containers can be made yet. The cause, such as a volume
+/// that cannot be mounted, is then in the warnings about it alone. Of a Pod whose images are being pulled, they are out of date.
+pub fn is_silent(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let has_ended = pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed"));
+    !has_ended && !has_condition(pod, READY_TO_START) && !is_pod_ready(pod) && pod_problems(pod).is_empty()
+}
+
+/// Describes the newest warning about a silent Pod, as [`pod_problems`] describes its status; `None` for one of the scheduler, which has
+/// found a node since.
+pub fn pod_warning(pod: &str, reason: &str, message: &str) -> Option<String> {
+    (reason != "FailedScheduling").then(|| format!("Pod {pod}: {}", reason_and_message(reason, Some(message))))
 }
 
 /// Returns the node of a Pod that is not ready because its node was lost. Kubernetes then sets the status of `Ready` alone;

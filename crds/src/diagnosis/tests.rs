@@ -64,6 +64,31 @@ fn the_node_that_was_lost_with_a_pod_is_named() {
 }
 
 #[test]
+fn a_pod_is_silent_while_it_is_not_ready_and_its_status_does_not_say_why() {
+    let creating = container(json!({ "waiting": { "reason": "ContainerCreating" } }));
+    let pulling = container(json!({ "waiting": { "reason": "ErrImagePull" } }));
+    let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
+    let mut pulled = creating.clone();
+    pulled["conditions"] = json!([{ "type": "PodReadyToStartContainers", "status": "True" }]);
+    for (status, expected) in [
+        (creating.clone(), true),
+        (pulled, false),
+        (json!({}), true),
+        (pulling, false),
+        (ready, false),
+        (json!({ "phase": "Succeeded" }), false),
+    ] {
+        assert_eq!(is_silent(&pod(status.clone())), expected, "{status}");
+    }
+    let mut ending = pod(creating);
+    ending.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    assert!(!is_silent(&ending));
+    let warning = pod_warning("a-1", "FailedMount", "secret \"keys\" not found\n");
+    assert_eq!(warning.as_deref(), Some("Pod a-1: FailedMount: secret \"keys\" not found"));
+    assert_eq!(pod_warning("a-1", "FailedScheduling", "0/1 nodes are available"), None, "it has a node now");
+}
+
+#[test]
 fn the_container_that_is_not_ready_speaks() {
     let crash = json!({ "containerStatuses": [{ "name": "agent", "image": "i", "imageID": "", "ready": false,
         "restartCount": 4, "state": { "waiting": { "reason": "CrashLoopBackOff" } } }] });

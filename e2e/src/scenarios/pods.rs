@@ -9,6 +9,7 @@ use crate::{
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _, phases},
     scenario::{Scenario, scenarios},
+    watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -17,6 +18,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_secret_that_does_not_exist_is_said_and_picked_up,
     a_rotated_secret_rolls_its_users,
     a_pod_that_no_node_takes_is_said,
+    a_volume_that_cannot_be_mounted_is_said,
     an_edit_to_a_bad_image_keeps_the_old_pods,
 );
 
@@ -83,6 +85,19 @@ async fn a_pod_that_no_node_takes_is_said(ns: Namespace) -> Result<()> {
     ns.edit(AGENT, "homeless", json!({"spec": {"podTemplate": null}})).await?;
     ns.await_agent_running("homeless").await?;
     Ok(())
+}
+
+async fn a_volume_that_cannot_be_mounted_is_said(ns: Namespace) -> Result<()> {
+    let volume = json!({"name": "prices", "configMap": {"name": "nowhere"}});
+    let container = json!({"name": "agent", "volumeMounts": [{"name": "prices", "mountPath": "/prices"}]});
+    let template = json!({"spec": {"volumes": [volume], "containers": [container]}});
+    ns.apply(&agent("bookkeeper", json!({"podTemplate": template}))).await?;
+    poll(START_TIMEOUT, "recif why names the ConfigMap", || async {
+        let (_, text) = ns.env.recif(&["why", "agent/bookkeeper", "-n", &ns.name]).await?;
+        ensure!(text.contains("FailedMount") && text.contains("\"nowhere\" not found"), "{text}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 async fn an_edit_to_a_bad_image_keeps_the_old_pods(ns: Namespace) -> Result<()> {

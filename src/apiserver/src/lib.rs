@@ -1,5 +1,5 @@
 //! A small Kubernetes API server in memory: the verbs, patches, watches and errors of the real one for the kinds that Récif needs.
-//! The operator is to run on it without a cluster; today the end-to-end tests compare it with the real one. No client and no
+//! `recif dev` runs on it, and so do tests of the whole operator; the end-to-end tests compare it with the real one. No client and no
 //! sockets: [`ApiServer`] is a [`tower::Service`], from which a `kube::Client` can be made; the time is a parameter.
 //!
 //! A request is read ([`routes`], [`options`]), and then ([`verbs`]) works on the store under one lock ([`state`]): [`mod@write`] and

@@ -115,3 +115,107 @@ fn is_of_maps(patch: &Value) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_examples_of_rfc_6902_hold() {
+        let qux = json!({"baz": "qux", "foo": "bar"});
+        let keys = json!({"/": 9, "~1": 10});
+        for (example, object, patch, expected) in [
+            ("A.1", json!({"foo": "bar"}), json!([{"op": "add", "path": "/baz", "value": "qux"}]), Some(qux.clone())),
+            (
+                "A.2",
+                json!({"foo": ["bar", "baz"]}),
+                json!([{"op": "add", "path": "/foo/1", "value": "qux"}]),
+                Some(json!({"foo": ["bar", "qux", "baz"]})),
+            ),
+            ("A.3", qux.clone(), json!([{"op": "remove", "path": "/baz"}]), Some(json!({"foo": "bar"}))),
+            (
+                "A.4",
+                json!({"foo": ["bar", "qux", "baz"]}),
+                json!([{"op": "remove", "path": "/foo/1"}]),
+                Some(json!({"foo": ["bar", "baz"]})),
+            ),
+            (
+                "A.5",
+                qux.clone(),
+                json!([{"op": "replace", "path": "/baz", "value": "boo"}]),
+                Some(json!({"baz": "boo", "foo": "bar"})),
+            ),
+            (
+                "A.6",
+                json!({"foo": {"bar": "baz", "waldo": "fred"}, "qux": {"corge": "grault"}}),
+                json!([{"op": "move", "from": "/foo/waldo", "path": "/qux/thud"}]),
+                Some(json!({"foo": {"bar": "baz"}, "qux": {"corge": "grault", "thud": "fred"}})),
+            ),
+            (
+                "A.7",
+                json!({"foo": ["all", "grass", "cows", "eat"]}),
+                json!([{"op": "move", "from": "/foo/1", "path": "/foo/3"}]),
+                Some(json!({"foo": ["all", "cows", "eat", "grass"]})),
+            ),
+            (
+                "A.8",
+                json!({"baz": "qux", "foo": ["a", 2, "c"]}),
+                json!([{"op": "test", "path": "/baz", "value": "qux"}, {"op": "test", "path": "/foo/1", "value": 2}]),
+                Some(json!({"baz": "qux", "foo": ["a", 2, "c"]})),
+            ),
+            ("A.9", json!({"baz": "qux"}), json!([{"op": "test", "path": "/baz", "value": "bar"}]), None),
+            (
+                "A.10",
+                json!({"foo": "bar"}),
+                json!([{"op": "add", "path": "/child", "value": {"grandchild": {}}}]),
+                Some(json!({"foo": "bar", "child": {"grandchild": {}}})),
+            ),
+            (
+                "A.11",
+                json!({"foo": "bar"}),
+                json!([{"op": "add", "path": "/baz", "value": "qux", "xyz": 123}]),
+                Some(qux),
+            ),
+            ("A.12", json!({"foo": "bar"}), json!([{"op": "add", "path": "/baz/bat", "value": "qux"}]), None),
+            ("A.14", keys.clone(), json!([{"op": "test", "path": "/~01", "value": 10}]), Some(keys.clone())),
+            ("A.15", keys, json!([{"op": "test", "path": "/~01", "value": "10"}]), None),
+            (
+                "A.16",
+                json!({"foo": ["bar"]}),
+                json!([{"op": "add", "path": "/foo/-", "value": ["abc", "def"]}]),
+                Some(json!({"foo": ["bar", ["abc", "def"]]})),
+            ),
+        ] {
+            assert_eq!(json_patch(&object, patch.to_string().as_bytes()).ok(), expected, "{example}");
+        }
+        // A.13: of two members of one name none is chosen.
+        let twice = br#"[{"op": "add", "path": "/baz", "value": "qux", "op": "remove"}]"#;
+        assert!(json_patch(&json!({"foo": "bar"}), twice).is_err());
+    }
+
+    #[test]
+    fn the_examples_of_rfc_7386_hold() {
+        for (object, patch, expected) in [
+            (json!({"a": "b"}), json!({"a": "c"}), Some(json!({"a": "c"}))),
+            (json!({"a": "b"}), json!({"b": "c"}), Some(json!({"a": "b", "b": "c"}))),
+            (json!({"a": "b"}), json!({"a": null}), Some(json!({}))),
+            (json!({"a": "b", "b": "c"}), json!({"a": null}), Some(json!({"b": "c"}))),
+            (json!({"a": ["b"]}), json!({"a": "c"}), Some(json!({"a": "c"}))),
+            (json!({"a": "c"}), json!({"a": ["b"]}), Some(json!({"a": ["b"]}))),
+            (json!({"a": {"b": "c"}}), json!({"a": {"b": "d", "c": null}}), Some(json!({"a": {"b": "d"}}))),
+            (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), Some(json!({"a": [1]}))),
+            (json!({"e": null}), json!({"a": 1}), Some(json!({"e": null, "a": 1}))),
+            (json!([1, 2]), json!({"a": "b", "c": null}), Some(json!({"a": "b"}))),
+            (json!({}), json!({"a": {"bb": {"ccc": null}}}), Some(json!({"a": {"bb": {}}}))),
+            // Patches that would replace the object as a whole are refused, as by the real API server.
+            (json!(["a", "b"]), json!(["c", "d"]), None),
+            (json!({"a": "b"}), json!(["c"]), None),
+            (json!({"a": "foo"}), json!(null), None),
+            (json!({"a": "foo"}), json!("bar"), None),
+        ] {
+            assert_eq!(merge_patch(&object, patch.to_string().as_bytes()).ok(), expected, "{object} {patch}");
+        }
+    }
+}

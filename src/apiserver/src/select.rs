@@ -250,6 +250,24 @@ mod tests {
     }
 
     #[test]
+    fn events_of_the_newer_group_are_selected_as_they_are_stored() {
+        let view = all().iter().find(|found| found.is_event_view()).unwrap();
+        let mut object =
+            json!({ "type": "Warning", "reportingComponent": "kubelet", "involvedObject": { "uid": "u" } });
+        let kubelet = Snapshot::of(kind("Event"), &mut object);
+        let nameless = Snapshot::of(kind("Event"), &mut json!({ "type": "Warning" }));
+        for (fields, expected) in [
+            ("type=Warning,reportingController!=recif-operator", (true, true)),
+            ("type=Warning,reportingController!=kubelet", (false, true)),
+            ("reportingController=kubelet,regarding.uid=u", (true, false)),
+            ("type=Normal", (false, false)),
+        ] {
+            let selector = Selector::parse(view, "", fields).unwrap();
+            assert_eq!((selector.matches(&kubelet), selector.matches(&nameless)), expected, "{fields}");
+        }
+    }
+
+    #[test]
     fn what_is_no_selector_is_refused() {
         for labels in ["=", "a b", "a in x", "a in", "a,", "a in (x", "a>b", "-a", "a=b=c", "a on (b)"] {
             assert!(parse("ConfigMap", labels, "").is_err(), "{labels}");

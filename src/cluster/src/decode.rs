@@ -16,6 +16,9 @@ use serde_json::value::RawValue;
 
 use super::store::ObjectVersion;
 
+/// Reason of `Progressing=False` of a Deployment whose ReplicaSet cannot be created, for example because of a quota.
+const REPLICA_SET_CREATE_ERROR: &str = "ReplicaSetCreateError";
+
 /// Decodes only the key, the uid and the resource version of an object.
 ///
 /// # Errors
@@ -247,16 +250,18 @@ struct WireCondition {
     type_: String,
     status: String,
     #[serde(default)]
+    reason: String,
+    #[serde(default)]
     message: String,
 }
 
 impl WireChild<'_> {
     fn deployment(&self, fields: &FieldOwnership) -> DeploymentState {
         let status = &self.status;
-        let message = |type_: &str, value: &str| {
-            let found = status.conditions.iter().find(|found| found.type_ == type_ && found.status == value);
-            found.map(|found| found.message.clone())
+        let find = |type_: &str, value: &str| {
+            status.conditions.iter().find(|found| found.type_ == type_ && found.status == value)
         };
+        let stopped = find(condition_type::PROGRESSING, "False");
         DeploymentState {
             observed_generation: status.observed_generation,
             desired: self.spec.replicas.unwrap_or(1),
@@ -264,8 +269,11 @@ impl WireChild<'_> {
             updated: status.updated_replicas,
             ready: status.ready_replicas,
             available: status.available_replicas,
-            stalled: message(condition_type::PROGRESSING, "False"),
-            replica_failure: message(condition_type::REPLICA_FAILURE, "True"),
+            stalled: stopped.map(|found| found.message.clone()),
+            replica_failure: find(condition_type::REPLICA_FAILURE, "True").map(|found| found.message.clone()),
+            replica_set_failure: stopped
+                .filter(|found| found.reason == REPLICA_SET_CREATE_ERROR)
+                .map(|found| found.message.clone()),
             replicas_managers: fields.replicas_by.clone(),
         }
     }
@@ -299,6 +307,21 @@ mod tests {
         let state = found.deployment.unwrap();
         assert_eq!((state.desired, state.updated, state.ready), (3, 1, 0));
         assert_eq!(state.stalled.as_deref(), Some("late"));
+    }
+
+    #[test]
+    fn a_deployment_without_a_replica_set_says_so() {
+        let state = |reason: &str| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"}},"status":{{"conditions":
+                [{{"type":"Progressing","status":"False","reason":"{reason}","message":"quota"}}]}}}}"#
+            );
+            let found = read(ChildKind::Deployment, &json).deployment.unwrap();
+            (found.replica_set_failure, found.stalled)
+        };
+        let quota = Some("quota".to_owned());
+        assert_eq!(state("ReplicaSetCreateError"), (quota.clone(), quota.clone()));
+        assert_eq!(state("ProgressDeadlineExceeded"), (None, quota));
     }
 
     #[test]

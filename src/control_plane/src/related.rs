@@ -12,7 +12,7 @@ use std::{
 use cluster::{Change, ObjectMap, ObjectVersion};
 use crds::{
     ApiKind, KINDS, PROXY_CONTAINER, Role,
-    diagnosis::{deployment_problems, is_pod_ready, pod_problems},
+    diagnosis::{deployment_problems, is_pod_ready, is_silent, pod_problems, pod_warning},
     proxy_port,
     tool_server::{TOOLS_KEY, tools_config_map},
     usage::usage_key,
@@ -43,8 +43,8 @@ pub(super) struct RelatedObjects {
     pub(super) pods: Arc<ObjectMap<PodRecord>>,
     /// Events of the operator about objects of our kinds.
     pub(super) events: Arc<ObjectMap<EventRecord>>,
-    /// Warnings about Pods in the namespaces of workloads, by any reporter.
-    pub(super) pod_warnings: Arc<ObjectMap<EventRecord>>,
+    /// Warnings of other reporters, in the namespaces of workloads.
+    pub(super) warnings: Arc<ObjectMap<EventRecord>>,
     /// Pods by label and name of their workload.
     by_workload: Arc<Index<(String, Key), PodRecord>>,
     /// Pods by their uid.
@@ -53,6 +53,8 @@ pub(super) struct RelatedObjects {
     by_address: Arc<Index<IpAddr, PodRecord>>,
     /// Events by the uid of the object that they are about.
     by_object: Arc<Index<Box<str>, EventRecord>>,
+    /// Events about ReplicaSets by their Deployment.
+    by_deployment: Arc<Index<Key, EventRecord>>,
 }
 
 /// Deployment, as far as it is shown.
@@ -93,7 +95,9 @@ pub(super) struct PodRecord {
     /// Ready, Terminating, or the phase that Kubernetes gives it.
     pub(super) state: Box<str>,
     /// Problems reported by kubelet and scheduler, one line each.
-    pub(super) problems: Box<[String]>,
+    problems: Box<[String]>,
+    /// True if it is not ready and its status does not say why.
+    silent: bool,
     /// Key with which its sidecar is asked what its models used; `None`: it has no sidecar.
     pub(super) usage_key: Option<Box<str>>,
     workloads: Box<[(String, Key)]>,
@@ -115,6 +119,8 @@ impl PodRecord {
 pub(super) struct EventRecord {
     /// The uid of the object that it is about.
     pub(super) about: Box<str>,
+    /// The name of the ReplicaSet that it is about.
+    pub(super) replica_set: Option<Box<str>>,
     /// Normal or Warning.
     pub(super) type_: Box<str>,
     /// The reason.
@@ -137,10 +143,17 @@ impl RelatedObjects {
         around.pods.subscribe(move |change| index.apply_change(change, |pod| vec![pod.uid.clone()]));
         let index = around.by_address.clone();
         around.pods.subscribe(move |change| index.apply_change(change, |pod| pod.ip.into_iter().collect()));
-        for events in [&around.events, &around.pod_warnings] {
+        for events in [&around.events, &around.warnings] {
             let index = around.by_object.clone();
             events.subscribe(move |change| index.apply_change(change, |event| vec![event.about.clone()]));
         }
+        let index = around.by_deployment.clone();
+        around.warnings.subscribe(move |change| {
+            let namespace = &change.key.namespace;
+            let deployment =
+                |event: &EventRecord| Some(Key::new(namespace, deployment_of(event.replica_set.as_deref()?)?));
+            index.apply_change(change, |event| deployment(event).into_iter().collect());
+        });
         around
     }
 
@@ -157,6 +170,20 @@ impl RelatedObjects {
     /// Returns the Pods with this address; there are several where they share that of their node.
     pub(super) fn pods_at(&self, address: IpAddr) -> Vec<Arc<PodRecord>> {
         self.by_address.get(&address)
+    }
+
+    /// Returns the problems of a Pod, one line each. Of a Pod whose status does not say why it is not ready, it is the newest warning.
+    pub(super) fn problems_of(&self, pod: &PodRecord) -> Vec<String> {
+        if !pod.silent {
+            return pod.problems.to_vec();
+        }
+        let newest = self.events_of(&pod.uid).into_iter().max_by(|one, other| one.times.1.cmp(&other.times.1));
+        newest.iter().filter_map(|warning| pod_warning(&pod.name, &warning.reason, &warning.message)).collect()
+    }
+
+    /// Returns the warnings about the ReplicaSets of a Deployment.
+    pub(super) fn replica_set_warnings(&self, deployment: &Key) -> Vec<Arc<EventRecord>> {
+        self.by_deployment.get(deployment)
     }
 
     /// Returns the Events about the object with this uid.
@@ -199,6 +226,14 @@ impl<K: Eq + Hash, T> Index<K, T> {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         index.get(key).map(|found| found.values().cloned().collect()).unwrap_or_default()
     }
+}
+
+/// Returns the name of the Deployment of a ReplicaSet of this name: Kubernetes appends the hash of the Pod template, in an alphabet without
+/// vowels.
+fn deployment_of(replica_set: &str) -> Option<&str> {
+    let (deployment, hash) = replica_set.rsplit_once('-')?;
+    let is_hash = !hash.is_empty() && hash.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c));
+    is_hash.then_some(deployment)
 }
 
 fn workload_label(kind: &ApiKind) -> String {
@@ -259,6 +294,7 @@ pub(super) fn pod(head: &ObjectVersion, json: &str) -> Result<PodRecord, Error> 
         port: sidecar_port(&pod),
         state: state.into(),
         problems: pod_problems(&pod).into(),
+        silent: is_silent(&pod),
         usage_key: sidecar_key(&pod),
         workloads: labels.map(|(label, name)| (label.clone(), Key::new(&head.key.namespace, name))).collect(),
     })
@@ -296,8 +332,11 @@ pub(super) fn event(_: &ObjectVersion, json: &str) -> Result<EventRecord, Error>
             (event.deprecated_count.unwrap_or_default().max(1), last)
         }
     };
+    let regarding = event.regarding.unwrap_or_default();
+    let is_replica_set = regarding.kind.as_deref() == Some("ReplicaSet");
     Ok(EventRecord {
-        about: event.regarding.and_then(|object| object.uid).unwrap_or_default().into(),
+        about: regarding.uid.unwrap_or_default().into(),
+        replica_set: regarding.name.filter(|_| is_replica_set).map(Into::into),
         type_: event.type_.unwrap_or_default().into(),
         reason: event.reason.unwrap_or_default().into(),
         // A kubelet repeats the URL of a probe, and what a program in a container has printed.

@@ -21,9 +21,9 @@ use super::{
 const MANAGED_BY_OPERATOR: Option<&str> = Some("app.kubernetes.io/managed-by=recif-operator");
 /// Field selector of the Events that the operator wrote. Other reporters do not write about objects of our kinds.
 const REPORTED_BY_OPERATOR: &str = "reportingController=recif-operator";
-/// Field selector of the warnings about Pods. Other Events about them are many, and say only that all is well. Those of namespaces
-/// without workloads are not kept: a cluster may have any number of them.
-const POD_WARNINGS: &str = "type=Warning,regarding.kind=Pod";
+/// Field selector of the warnings of others, such as about Pods and ReplicaSets. Other Events about them are many, and say only that all is
+/// well. Those of namespaces without workloads are not kept: a cluster may have any number of them.
+const WARNINGS_OF_OTHERS: &str = "type=Warning,reportingController!=recif-operator";
 
 /// Starts the watches of our kinds.
 pub(super) fn watch_fleet(watches: &Watches, fleet: &Arc<FleetCache>, tasks: &mut JoinSet<()>) {
@@ -58,12 +58,12 @@ pub(super) fn watch_related(
     watches.watch(watch_source(ours(Resource::POD, None), Arc::new(related::pod)), &around.pods, tasks);
     let events = (Resource::EVENT, None, Some(REPORTED_BY_OPERATOR));
     watches.watch(watch_source(events, Arc::new(related::event)), &around.events, tasks);
-    // A workload is there before its Pods, and they before the warnings about them.
+    // A workload is there before its children, and they before the warnings about them.
     let workloads: Vec<_> = KINDS.iter().filter(|kind| kind.role == Role::Workload).map(|kind| kind.name).collect();
     let known = fleet.clone();
     let kept: KeptNamespaces = Arc::new(move |namespace: &str| known.has_workload_in(namespace));
-    let warnings = watch_source((Resource::EVENT, None, Some(POD_WARNINGS)), Arc::new(related::event));
-    watches.watch_after(&workloads, &kept, &warnings, &around.pod_warnings, tasks);
+    let warnings = watch_source((Resource::EVENT, None, Some(WARNINGS_OF_OTHERS)), Arc::new(related::event));
+    watches.watch_after(&workloads, &kept, &warnings, &around.warnings, tasks);
 }
 
 /// Returns the server that a change of a ConfigMap is about, and its tools as of this change: `None` if the ConfigMap no longer

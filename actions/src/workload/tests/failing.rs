@@ -103,15 +103,27 @@ async fn past_the_deadline_it_is_failed_and_goes_on_as_soon_as_its_pods_are_read
 
 #[tokio::test(start_paused = true)]
 async fn pods_that_cannot_be_created_fail_it_until_they_can() {
-    let (sim, mut operator) = created(Health::Refused, 10 * SECOND).await;
-    assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "ReplicaFailure".into()));
-    assert!(message(&sim).contains("exceeded quota"), "{}", message(&sim));
-    sim.take_requests();
-    operator.run(60 * MINUTE).await;
-    assert!(sim.take_writes().len() < 100);
+    for health in [Health::Refused, Health::NoReplicaSet] {
+        let (sim, mut operator) = created(health, 10 * SECOND).await;
+        assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "ReplicaFailure".into()));
+        assert!(message(&sim).contains("exceeded quota"), "{}", message(&sim));
+        sim.take_requests();
+        operator.run(60 * MINUTE).await;
+        assert!(sim.take_writes().len() < 100);
+        sim.store().set_health(Health::Good);
+        operator.run(MINUTE).await;
+        assert_eq!(phase(&sim), "Running");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_set_that_is_created_within_three_seconds_is_no_failure() {
+    let (sim, mut operator) = created(Health::NoReplicaSet, 2 * SECOND).await;
+    assert_eq!(phase(&sim), "Deploying", "the Deployment may speak of an older template");
     sim.store().set_health(Health::Good);
     operator.run(MINUTE).await;
     assert_eq!(phase(&sim), "Running");
+    assert!(operator.trace.take().iter().all(|step| step.to != "Failed"));
 }
 
 #[tokio::test(start_paused = true)]

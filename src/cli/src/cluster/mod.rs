@@ -18,7 +18,7 @@ use crds::{ApiKind, GROUP, VERSION};
 use futures::{AsyncBufReadExt, Stream, StreamExt, TryFutureExt as _, TryStreamExt};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Namespace, Pod, Secret},
+    core::v1::{ConfigMap, Event as KubeEvent, Namespace, Pod, Secret},
 };
 use kube::{
     Api, Client, Config,
@@ -172,6 +172,17 @@ impl UserClient {
     /// [`ReadError::Request`].
     pub(crate) async fn pods(&self, namespace: &str, selector: &str) -> Result<Vec<Pod>, ReadError> {
         list_pods(&self.client, namespace, selector).await
+    }
+
+    /// Lists the warnings about the object with this uid in the namespace.
+    ///
+    /// # Errors
+    /// [`ReadError::Request`].
+    pub(crate) async fn warnings_about(&self, namespace: &str, uid: &str) -> Result<Vec<KubeEvent>, ReadError> {
+        let events: Api<KubeEvent> = Api::namespaced(self.client.clone(), namespace);
+        let about = ListParams::default().fields(&format!("type=Warning,involvedObject.uid={uid}"));
+        let list = events.list(&about).await;
+        list.map(|list| list.items).map_err(ReadError::request(format!("list Events in namespace {namespace}")))
     }
 
     /// Reads the Deployment of that name in the command's namespace.

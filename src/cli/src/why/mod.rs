@@ -2,11 +2,12 @@
 //! sentences on all that is not as it should be.
 //!
 //! The sentence comes from the object alone, and is the same in operator and control plane. The details are read on
-//! demand, because they change too often for a status: the kubelet's messages on each container, the last output of a
-//! container, the state of a rollout, and the problems of the objects that it waits for. Last come notes that also
-//! concern a Ready object.
+//! demand, because they change too often for a status: the kubelet's messages on each container, or its last warning about
+//! a Pod without containers, the last output of a container, the state of a rollout, and the problems of the objects that
+//! it waits for. Last come notes that also concern a Ready object.
 
 mod list;
+mod warnings;
 
 use actions::render::MANAGED_BY_LABEL;
 use crds::{
@@ -18,6 +19,7 @@ use kube::api::{DynamicObject, LogParams};
 use meta::condition_type;
 use serde_json::json;
 
+use self::warnings::newest_warning;
 use crate::{
     cluster::{UserClient, pods_of},
     error::CliError,
@@ -177,6 +179,7 @@ async fn collect_details(live: &UserClient, kind: &'static ApiKind, name: &str, 
         Ok(pods) => {
             for pod in &pods {
                 lines.extend(pod_problems(pod));
+                lines.extend(newest_warning(live, pod).await);
                 lines.extend(failing_container_output(live, pod).await);
             }
         }
@@ -292,6 +295,26 @@ mod tests {
         let lines = explain_not_ready(&live, kind, "one", &agent("False")).await;
         assert!(lines[0].contains("Deploying") && lines[1].contains("ImagePullBackOff"), "{lines:?}");
         assert!(explain_not_ready(&live, kind, "one", &agent("True")).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_pod_without_containers_is_explained_by_the_newest_warning_about_it() {
+        let pods = json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [{
+            "metadata": { "name": "one-1", "uid": "u" },
+            "status": { "containerStatuses": [{ "name": "agent", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                "state": { "waiting": { "reason": "ContainerCreating" } } }] } }] });
+        let warning = |reason: &str, message: &str, second: u8| {
+            json!({ "metadata": { "name": format!("w{second}") }, "involvedObject": {}, "type": "Warning", "reason": reason,
+                "message": message, "lastTimestamp": format!("2026-01-01T00:00:0{second}Z") })
+        };
+        let warnings = [
+            warning("FailedMount", "secret \"keys\" not found", 9),
+            warning("FailedCreatePodSandBox", "no address", 1),
+        ];
+        let events = json!({ "apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": warnings });
+        let live = live(&[("/api/v1/namespaces/a/pods", pods), ("/api/v1/namespaces/a/events", events)]);
+        let spec = json!({ "name": "one", "framework": "corail" });
+        assert_eq!(collected(&live, "Agent", spec).await, ["Pod one-1: FailedMount: secret \"keys\" not found"]);
     }
 
     #[tokio::test]

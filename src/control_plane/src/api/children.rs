@@ -85,7 +85,7 @@ fn workload_children(app: &SharedAppState, record: &Record) -> Vec<Child> {
             name: pod.name.to_string(),
             uid: pod.uid.to_string(),
             state: pod.state.to_string(),
-            message: pod.problems.join("; "),
+            message: app.related.problems_of(pod).join("; "),
         }));
     }
     items

@@ -92,7 +92,7 @@ async fn waiting_for(
         let deployment = app.related.deployments.get(&record.key);
         lines.extend(deployment.iter().flat_map(|deployment| deployment.problems.iter().cloned()));
         let pods = app.related.pods_of(record.kind, &record.key);
-        lines.extend(pods.iter().flat_map(|pod| pod.problems.iter().cloned()));
+        lines.extend(pods.iter().flat_map(|pod| app.related.problems_of(pod)));
     }
     Ok(first_lines(lines))
 }

@@ -1,7 +1,5 @@
 //! One object and the data about it: status, history, Events, load and tools.
 
-use std::sync::Arc;
-
 use crds::{ApiKind, MCPServerSpec, Role};
 use futures::FutureExt as _;
 use meta::Key;
@@ -18,7 +16,12 @@ use super::{
     step_types::{Step, Trace},
     types::{Event, Events, ToolDefinition, Tools},
 };
-use crate::{app::SharedAppState, auth::ApiCaller, fleet::FleetEntry, related::EventRecord};
+use crate::{
+    app::SharedAppState,
+    auth::ApiCaller,
+    fleet::{FleetEntry, Record},
+    related::EventRecord,
+};
 
 /// Parameters of the history of an object.
 pub(super) const TRACE: &[Param] = &[Param {
@@ -111,12 +114,13 @@ pub(super) fn trace(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
     .boxed()
 }
 
-/// Returns the Events about it, and the warnings about its Pods.
+/// Returns the Events about it, and the warnings about its Deployment, ReplicaSets and Pods.
 pub(super) fn events(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
         let mut items = events_about(&app, &record.uid, &format!("{}/{}", record.kind.name, record.key.name));
         if record.kind.role == Role::Workload {
+            items.extend(rollout_warnings(&app, &record));
             for pod in app.related.pods_of(record.kind, &record.key) {
                 items.extend(events_about(&app, &pod.uid, &format!("Pod/{}", pod.name)));
             }
@@ -127,18 +131,34 @@ pub(super) fn events(app: SharedAppState, caller: ApiCaller, asked: OperationReq
     .boxed()
 }
 
+/// Returns the warnings about its Deployment and its ReplicaSets, such as that a quota or the Pod Security level refuses its Pods.
+fn rollout_warnings(app: &SharedAppState, record: &Record) -> Vec<Event> {
+    let Some(found) = app.related.deployments.get(&record.key).filter(|found| found.owner == record.uid) else {
+        return Vec::new();
+    };
+    let mut items = events_about(app, &found.uid, &format!("Deployment/{}", record.key.name));
+    items.extend(app.related.replica_set_warnings(&record.key).iter().map(|seen| {
+        let name = seen.replica_set.as_deref().unwrap_or_default();
+        event(seen, format!("ReplicaSet/{name}"))
+    }));
+    items
+}
+
 /// Returns the Events about the object with this uid, which is shown by this name.
 fn events_about(app: &SharedAppState, uid: &str, object: &str) -> Vec<Event> {
-    let event = |seen: &Arc<EventRecord>| Event {
-        object: object.to_owned(),
+    app.related.events_of(uid).iter().map(|seen| event(seen, object.to_owned())).collect()
+}
+
+fn event(seen: &EventRecord, object: String) -> Event {
+    Event {
+        object,
         type_: seen.type_.to_string(),
         reason: seen.reason.to_string(),
         message: seen.message.to_string(),
         count: seen.count,
         first_at: seen.times.0.to_string(),
         last_at: seen.times.1.to_string(),
-    };
-    app.related.events_of(uid).iter().map(event).collect()
+    }
 }
 
 /// Returns its load.

@@ -176,7 +176,7 @@ pub(super) const OPERATIONS: &[RestOperation] = &[
     RestOperation {
         path: "/v1/{plural}/{namespace}/{name}/events",
         id: "listEvents",
-        about: "Events about it, and warnings about its Pods.",
+        about: "Events about it, and warnings about its Deployment, ReplicaSets and Pods.",
         query: &[],
         response: ResponseSchema::Json(schema::<Events>),
         handle: object::events,

@@ -129,7 +129,7 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// Events about an object, and warnings about its Pods.
+/// Events about an object, and warnings about its Deployment, ReplicaSets and Pods.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Events {
     /// All of them, the newest first.

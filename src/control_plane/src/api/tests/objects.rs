@@ -85,7 +85,7 @@ async fn what_hangs_on_an_object_is_shown() {
             "deprecatedLastTimestamp": "2026-01-01T00:00:09Z" });
         let warning = related::event(&head(name), &warning.to_string()).unwrap();
         let warning = cluster::Versioned::new(head(name), warning);
-        api.app.related.pod_warnings.observe(warning, cluster::ChangeSource::Watch);
+        api.app.related.warnings.observe(warning, cluster::ChangeSource::Watch);
     }
     let (_, events) = api.get("/v1/flows/a/flow/events").await;
     assert_eq!(
@@ -99,6 +99,57 @@ async fn what_hangs_on_an_object_is_shown() {
         ])
     );
     assert_eq!(api.get("/v1/flows/a/flow/load").await.1["inFlight"], 0);
+}
+
+#[tokio::test]
+async fn what_keeps_pods_from_being_made_is_told_by_the_warnings_about_them_and_their_replica_sets() {
+    let api = Api::new(&stage());
+    let head =
+        |name: &str| cluster::ObjectVersion { key: meta::Key::new("a", name), uid: name.into(), resource_version: 1 };
+    let owner = json!([{ "apiVersion": "agents.recif.dev/v1", "kind": "Flow", "name": "flow", "uid": "a-flow", "controller": true }]);
+    let deployment = json!({ "metadata": { "name": "flow", "ownerReferences": owner }, "spec": { "replicas": 2 } });
+    let deployment = related::deployment(&head("flow"), &deployment.to_string()).unwrap();
+    let deployment = cluster::Versioned::new(head("flow"), deployment);
+    api.app.related.deployments.observe(deployment, cluster::ChangeSource::Watch);
+    let pod = json!({ "metadata": { "name": "flow-5d5d-1", "labels": { "recif.dev/flow": "flow" } }, "status": { "phase": "Pending",
+        "containerStatuses": [{ "name": "flow", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "waiting": { "reason": "ContainerCreating" } } }] } });
+    let pod = related::pod(&head("flow-5d5d-1"), &pod.to_string()).unwrap();
+    api.app.related.pods.observe(cluster::Versioned::new(head("flow-5d5d-1"), pod), cluster::ChangeSource::Watch);
+    for (second, kind, name, reason, note) in [
+        (1, "Pod", "flow-5d5d-1", "FailedCreatePodSandBox", "no address"),
+        (2, "Pod", "flow-5d5d-1", "FailedMount", "secret \"keys\" not found"),
+        (3, "ReplicaSet", "flow-5d5d", "FailedCreate", "exceeded quota"),
+        (4, "Deployment", "flow", "ReplicaSetCreateError", "forbidden"),
+        // Of a Deployment and a ReplicaSet of others.
+        (5, "ReplicaSet", "flow-two-5d5d", "FailedCreate", "exceeded quota"),
+        (6, "ReplicaSet", "flow-main", "FailedCreate", "exceeded quota"),
+    ] {
+        let warning = json!({ "regarding": { "kind": kind, "name": name, "uid": name }, "type": "Warning", "reason": reason,
+            "note": note, "eventTime": format!("2026-01-01T00:00:0{second}.000000Z") });
+        let head = head(format!("w{second}").as_str());
+        let warning = related::event(&head, &warning.to_string()).unwrap();
+        api.app.related.warnings.observe(cluster::Versioned::new(head, warning), cluster::ChangeSource::Watch);
+    }
+    let (_, events) = api.get("/v1/flows/a/flow/events").await;
+    let items = events["items"].as_array().unwrap().iter();
+    let shown: Vec<_> =
+        items.map(|it| format!("{} {}", it["object"].as_str().unwrap(), it["reason"].as_str().unwrap())).collect();
+    assert_eq!(
+        shown,
+        [
+            "Deployment/flow ReplicaSetCreateError",
+            "ReplicaSet/flow-5d5d FailedCreate",
+            "Pod/flow-5d5d-1 FailedMount",
+            "Pod/flow-5d5d-1 FailedCreatePodSandBox",
+        ]
+    );
+    let (_, why) = api.get("/v1/flows/a/flow/why").await;
+    let expected = "Pod flow-5d5d-1: FailedMount: secret \"keys\" not found";
+    assert!(why["waitingFor"].as_array().unwrap().contains(&json!(expected)), "{why}");
+    let (_, children) = api.get("/v1/flows/a/flow/children").await;
+    let children = children["items"].as_array().unwrap();
+    assert!(children.iter().any(|child| child["kind"] == "Pod" && child["message"] == expected), "{children:?}");
 }
 
 #[tokio::test]
