@@ -8,6 +8,7 @@ use common::{agent, assert_reported, imported, lines, object, refusals, thing};
 use serde_json::{Value, json};
 
 const KAGENT: &str = "kagent.dev/v1alpha2";
+const FIRST: &str = "kagent.dev/v1alpha1";
 const GENKIT: &str = "genkit.dev/v1alpha1";
 
 /// Returns an object with another namespace than `n`.
@@ -253,4 +254,93 @@ async fn a_key_of_a_secret_that_is_no_header_is_a_loss() {
     assert_eq!(object(&imported, "Tool", "t")["spec"]["headersFrom"], kept);
     assert_reported(&text, &["loss Tool n/t spec.implementation.http.headersSecretRef[Host]: is set by the protocol"]);
     assert_eq!(refusals(&imported).await, Vec::<String>::new());
+}
+
+/// Returns the choice of namespace `n` by its name.
+fn admits_n() -> Value {
+    let entry = json!({ "key": "kubernetes.io/metadata.name", "operator": "In", "values": ["n"] });
+    json!({ "from": "Selector", "selector": { "matchExpressions": [entry] } })
+}
+
+#[tokio::test]
+async fn servers_of_another_namespace_admit_those_that_use_them() {
+    let tool = |kind: &str, name: &str| json!({ "mcpServer": { "kind": kind, "name": name, "namespace": "lab" } });
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": "prices", "namespace": "lab" },
+        "spec": { "ports": [{ "port": 7000 }] },
+    });
+    let files = thing(FIRST, "MCPServer", "files", &json!({ "deployment": { "cmd": "npx", "port": 3001 } }));
+    let tools = [tool("MCPServer", "files"), tool("Service", "prices"), tool("MCPServer", "gone")];
+    let text = [
+        agent("a", &json!({ "modelConfig": "m", "tools": tools })),
+        moved(&agent("b", &json!({ "modelConfig": "m", "tools": [tool("Service", "prices")] })), "lab"),
+        moved(&files, "lab"),
+        service.to_string(),
+    ]
+    .join("\n---\n");
+    let imported = imported(&text);
+    assert_eq!(object(&imported, "MCPServer", "files")["spec"]["allowedNamespaces"], admits_n());
+    for (name, namespace, spec) in [
+        ("prices", "lab", json!({ "url": "http://prices.lab.svc:7000/mcp", "allowedNamespaces": admits_n() })),
+        ("lab-files", "n", json!({ "url": "http://files.lab.svc:3001/mcp" })),
+    ] {
+        let made = object(&imported, "RemoteMCPServer", name);
+        assert_eq!((&made["metadata"]["namespace"], &made["spec"]), (&json!(namespace), &spec));
+    }
+    let entries = |name: &str| object(&imported, "Agent", name)["spec"]["toolServers"].clone();
+    let expected = json!([
+        { "kind": "RemoteMCPServer", "name": "lab-files" },
+        { "kind": "RemoteMCPServer", "namespace": "lab", "name": "prices" },
+    ]);
+    assert_eq!(entries("a"), expected);
+    assert_eq!(entries("b"), json!([{ "kind": "RemoteMCPServer", "name": "prices" }]));
+    let field = "Agent n/a spec.declarative.tools";
+    assert_reported(
+        &text,
+        &[
+            &format!(
+                "change {field}[0].mcpServer: MCPServer lab/files is used by RemoteMCPServer lab-files, whose url is its Service"
+            ),
+            &format!("change {field}[1].mcpServer: Service lab/prices is RemoteMCPServer lab/prices now"),
+            &format!(
+                "loss {field}[2].mcpServer: MCPServer lab/gone is used in its own namespace only; its tools are left out"
+            ),
+            "change MCPServer lab/files spec.allowedNamespaces: admits n, whose agents use it: ours are for their own \
+             namespace unless they say so",
+        ],
+    );
+    assert_eq!(refusals(&imported).await, Vec::<String>::new());
+}
+
+#[test]
+fn a_url_that_leads_to_another_namespace_is_reported() {
+    let files = thing(FIRST, "MCPServer", "files", &json!({ "deployment": { "image": "files:1" } }));
+    let text = |url: &str| {
+        let server = thing(KAGENT, "RemoteMCPServer", "s", &json!({ "url": url }));
+        [server, moved(&files, "lab")].join("\n---\n")
+    };
+    for (url, found) in [
+        ("http://docs.lab.svc:80/mcp", Some(("", "lab"))),
+        ("https://pod.docs.lab.svc.cluster.local/mcp", Some(("", "lab"))),
+        ("docs.lab/mcp", Some(("", "lab"))),
+        ("http://docs.team:8084/mcp", Some(("if team is a namespace: ", "team"))),
+        ("https://docs.team:8084/mcp", None),
+        ("http://docs.team/mcp", None),
+        ("http://docs.example.com:8084/mcp", None),
+        ("http://docs.n.svc:80/mcp", None),
+        ("http://docs:80/mcp", None),
+        ("http://files.lab:3000/mcp", None),
+    ] {
+        let line = found.map(|(condition, namespace)| {
+            format!(
+                "todo RemoteMCPServer n/s spec.url: {condition}Service {namespace}/docs is not asked from namespace n: put \
+                 the server into namespace {namespace}, with allowedNamespaces for n"
+            )
+        });
+        assert_eq!(lines_of(&text(url), "spec.url"), line.into_iter().collect::<Vec<_>>(), "{url}");
+    }
+    let admitted = object(&imported(&text("http://files.lab:3000/mcp")), "MCPServer", "files");
+    assert_eq!(admitted["spec"]["allowedNamespaces"], admits_n());
 }

@@ -75,7 +75,7 @@ fn remote(subject: &Subject<'_>, description: Option<&str>, part: &Fields<'_>, p
     headers::clip(subject, &part.path("headersFrom"), &mut all, headers::MOST);
     set_list(&mut ours, "headersFrom", all);
     remote_server::connection(&mut ours, part);
-    admit_users(subject, "/mcpServer/toolServer", &mut ours);
+    admit_users(subject, &mut ours);
     subject.emit("RemoteMCPServer", ours.into());
 }
 
@@ -129,6 +129,9 @@ fn program(subject: &Subject<'_>, stdio: &Fields<'_>) {
             subject.notes.change(&stdio.path("readTimeoutSeconds"), format!("is now {fixed:?}"));
         }
         ours["timeout"] = fixed.into();
+    }
+    if let Some(fields) = ours.as_object_mut() {
+        admit_users(subject, fields);
     }
     subject.emit("MCPServer", ours);
 }

@@ -1,7 +1,7 @@
 //! Tools of an agent: those of servers become `toolServers`, agents become Tools.
 
 use crds::approval::ALWAYS;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{agent_tool, mcp_server, service, split_reference, tool_server};
 use crate::{
@@ -208,7 +208,8 @@ fn found<'w>(subject: &Subject<'w>, part: &Fields<'_>) -> Option<Found<'w>> {
         (false, Some("MCPServer") | None) => ("MCPServer", "MCPServer"),
         (false, Some("Service")) => {
             let name = service::server(subject, field, namespace, name)?;
-            return Some(Found { kind: "RemoteMCPServer", namespace: None, name, object: None });
+            let namespace = (namespace != here).then(|| namespace.to_owned());
+            return Some(Found { kind: "RemoteMCPServer", namespace, name, object: None });
         }
         (false, Some(_)) => {
             subject.notes.skip(&part.path("kind"), "is no kind of server");
@@ -217,8 +218,7 @@ fn found<'w>(subject: &Subject<'w>, part: &Fields<'_>) -> Option<Found<'w>> {
     };
     let shown = crate::input::shown(source_kind, namespace, name);
     if kind == "MCPServer" && namespace != here {
-        subject.notes.loss(field, format!("{shown} is used in its own namespace only; its tools are left out"));
-        return None;
+        return server_elsewhere(subject, field, source_kind, (namespace, name));
     }
     let object = subject.world.find(Source::Kagent, source_kind, namespace, name).map(|found| &found.value);
     match object {
@@ -233,6 +233,28 @@ fn found<'w>(subject: &Subject<'w>, part: &Fields<'_>) -> Option<Found<'w>> {
     }
     let ours = subject.world.name_of(Source::Kagent, source_kind, kind, namespace, name);
     Some(Found { kind, namespace: (namespace != here).then(|| namespace.to_owned()), name: ours, object })
+}
+
+/// Returns the RemoteMCPServer by which an MCPServer of another namespace is used, and adds it; the MCPServer admits this namespace.
+fn server_elsewhere<'w>(
+    subject: &Subject<'w>,
+    field: &str,
+    source_kind: &'static str,
+    (namespace, name): (&str, &str),
+) -> Option<Found<'w>> {
+    let (shown, here) = (crate::input::shown(source_kind, namespace, name), subject.namespace());
+    let found = subject.world.find(Source::Kagent, source_kind, namespace, name).map(|found| &found.value);
+    let Some(server) = found.filter(|server| !here.is_empty() && !is_left_out(source_kind, server)) else {
+        subject.notes.loss(field, format!("{shown} is used in its own namespace only; its tools are left out"));
+        return None;
+    };
+    let theirs = subject.world.name_of(Source::Kagent, source_kind, "MCPServer", namespace, name);
+    let spec = json!({ "url": format!("http://{theirs}.{namespace}.svc:{}", mcp_server::service_end(server)) });
+    let made = subject.world.claim("RemoteMCPServer", here, &format!("{namespace}-{theirs}"), &spec);
+    subject.emit_more("RemoteMCPServer", &made, json!({ "spec": spec }));
+    subject.notes.change(field, format!("{shown} is used by RemoteMCPServer {made}, whose url is its Service"));
+    subject.refers(field, shown, ("MCPServer".to_owned(), namespace.to_owned(), theirs));
+    Some(Found { kind: "RemoteMCPServer", namespace: None, name: made, object: None })
 }
 
 /// Reports whether a server of the input becomes nothing, because no image is known for it.
