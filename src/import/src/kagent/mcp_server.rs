@@ -143,7 +143,7 @@ fn server_deployment(subject: &Subject<'_>, part: &Fields<'_>, cmd: Option<&str>
     }
     secrets.dedup();
     set_list(&mut ours, "secretRefs", secrets);
-    set(&mut ours, "replicas", env::replicas(subject, part, "replicas", 10));
+    set(&mut ours, "replicas", env::replicas(subject, part, "replicas", env::MOST_FIXED));
     set(&mut ours, "resources", env::resources(part));
 
     let mut overlay = Overlay::of("MCPServer");
