@@ -344,3 +344,24 @@ fn a_url_that_leads_to_another_namespace_is_reported() {
     let admitted = object(&imported(&text("http://files.lab:3000/mcp")), "MCPServer", "files");
     assert_eq!(admitted["spec"]["allowedNamespaces"], admits_n());
 }
+
+#[test]
+fn what_is_printed_as_it_is_has_no_owner() {
+    let owner = json!([{ "apiVersion": KAGENT, "kind": "Agent", "name": "a", "uid": "1" }]);
+    let metadata = json!({
+        "name": "a",
+        "namespace": "n",
+        "labels": { "app": "a" },
+        "ownerReferences": owner,
+        "finalizers": ["recif.dev/cleanup"],
+        "uid": "2",
+    });
+    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata });
+    let spec = json!({ "name": "t", "type": "builtin" });
+    let tool = json!({ "apiVersion": "agents.recif.dev/v1", "kind": "Tool", "metadata": metadata, "spec": spec });
+    let made = imported(&[account.to_string(), tool.to_string()].join("\n---\n"));
+    for kind in ["ServiceAccount", "Tool"] {
+        let kept = json!({ "name": "a", "namespace": "n", "labels": { "app": "a" } });
+        assert_eq!(object(&made, kind, "a")["metadata"], kept, "{kind}");
+    }
+}
