@@ -78,7 +78,7 @@ impl<'a> Subject<'a> {
     /// Adds the object of ours that this one becomes, with its labels and annotations.
     pub(crate) fn emit(&self, kind: &str, spec: Value) {
         let metadata = metadata::of(self.object, &self.name);
-        self.add(kind, self.namespace(), &self.name, json!({ "metadata": metadata, "spec": spec }));
+        self.add(kind, &self.name, json!({ "metadata": metadata, "spec": spec }));
     }
 
     /// Adds the object of ours that this one becomes, of which the spec was kept as it is; reports the fields that its
@@ -95,26 +95,22 @@ impl<'a> Subject<'a> {
 
     /// Adds an object in the same namespace that this one makes necessary; several may add the same one.
     pub(crate) fn emit_more(&self, kind: &str, name: &str, fields: Value) {
-        self.emit_in(self.namespace(), kind, name, fields);
-    }
-
-    /// Adds an object in a namespace that this one makes necessary; several may add the same one.
-    pub(crate) fn emit_in(&self, namespace: &str, kind: &str, name: &str, fields: Value) {
         let mut body = json!({ "metadata": { "name": name } });
         if let (Some(body), Value::Object(fields)) = (body.as_object_mut(), fields) {
             body.extend(fields);
         }
-        if !namespace.is_empty() {
-            body["metadata"]["namespace"] = namespace.into();
+        if !self.namespace().is_empty() {
+            body["metadata"]["namespace"] = self.namespace().into();
         }
-        self.add(kind, namespace, name, body);
+        self.add(kind, name, body);
     }
 
-    fn add(&self, kind: &str, namespace: &str, name: &str, body: Value) {
+    fn add(&self, kind: &str, name: &str, body: Value) {
+        let namespace = self.namespace().to_owned();
         match output::typed(kind, body) {
             Some(value) => {
-                let (kind, namespace, name) = (kind.to_owned(), namespace.to_owned(), name.to_owned());
-                self.outputs.borrow_mut().push(OutputObject { kind, namespace, name, value });
+                let output = OutputObject { kind: kind.to_owned(), namespace, name: name.to_owned(), value };
+                self.outputs.borrow_mut().push(output);
             }
             None => self.notes.loss("", format!("left out: it has a value that no {kind} takes")),
         }

@@ -262,8 +262,8 @@ fn admits_n() -> Value {
     json!({ "from": "Selector", "selector": { "matchExpressions": [entry] } })
 }
 
-#[tokio::test]
-async fn servers_of_another_namespace_admit_those_that_use_them() {
+#[test]
+fn a_server_of_another_namespace_that_kagent_refuses_is_not_opened() {
     let tool = |kind: &str, name: &str| json!({ "mcpServer": { "kind": kind, "name": name, "namespace": "lab" } });
     let service = json!({
         "apiVersion": "v1",
@@ -271,43 +271,62 @@ async fn servers_of_another_namespace_admit_those_that_use_them() {
         "metadata": { "name": "prices", "namespace": "lab" },
         "spec": { "ports": [{ "port": 7000 }] },
     });
-    let files = thing(FIRST, "MCPServer", "files", &json!({ "deployment": { "cmd": "npx", "port": 3001 } }));
-    let tools = [tool("MCPServer", "files"), tool("Service", "prices"), tool("MCPServer", "gone")];
+    let older = json!({ "mcpServer": { "toolServer": "lab/clock" } });
+    let clock = json!({ "config": { "stdio": { "command": "npx" } } });
     let text = [
-        agent("a", &json!({ "modelConfig": "m", "tools": tools })),
-        moved(&agent("b", &json!({ "modelConfig": "m", "tools": [tool("Service", "prices")] })), "lab"),
-        moved(&files, "lab"),
+        agent("a", &json!({ "tools": [tool("MCPServer", "files"), tool("Service", "prices"), older] })),
+        moved(&agent("b", &json!({ "tools": [tool("Service", "prices")] })), "lab"),
+        moved(&thing(FIRST, "MCPServer", "files", &json!({ "deployment": { "cmd": "npx" } })), "lab"),
+        moved(&thing(FIRST, "ToolServer", "clock", &clock), "lab"),
         service.to_string(),
     ]
     .join("\n---\n");
     let imported = imported(&text);
-    assert_eq!(object(&imported, "MCPServer", "files")["spec"]["allowedNamespaces"], admits_n());
-    for (name, namespace, spec) in [
-        ("prices", "lab", json!({ "url": "http://prices.lab.svc:7000/mcp", "allowedNamespaces": admits_n() })),
-        ("lab-files", "n", json!({ "url": "http://files.lab.svc:3001/mcp" })),
-    ] {
-        let made = object(&imported, "RemoteMCPServer", name);
-        assert_eq!((&made["metadata"]["namespace"], &made["spec"]), (&json!(namespace), &spec));
+    assert_eq!(object(&imported, "Agent", "a")["spec"]["toolServers"], Value::Null);
+    for (kind, name) in [("MCPServer", "files"), ("MCPServer", "clock"), ("RemoteMCPServer", "prices")] {
+        let made = object(&imported, kind, name);
+        assert_eq!((&made["metadata"]["namespace"], &made["spec"]["allowedNamespaces"]), (&json!("lab"), &Value::Null));
     }
+    let shown = ["MCPServer lab/files", "Service lab/prices", "ToolServer lab/clock"];
+    let line = |(at, shown): (usize, &str)| {
+        format!(
+            "loss Agent n/a spec.declarative.tools[{at}].mcpServer: {shown} is used in its own namespace only; its tools \
+             are left out"
+        )
+    };
+    let expected: Vec<_> = shown.into_iter().enumerate().map(line).collect();
+    assert_eq!(lines_of(&text, "Agent n/a spec.declarative.tools"), expected);
+}
+
+#[tokio::test]
+async fn a_program_of_the_first_api_admits_the_namespaces_that_use_it() {
+    let config = |command: &str| json!({ "config": { "stdio": { "command": command } } });
+    let tool = |name: &str| json!({ "mcpServer": { "toolServer": name } });
+    let text = [
+        thing(FIRST, "Agent", "a", &json!({ "tools": [tool("lab/clock"), tool("lab/odd"), tool("lab/gone")] })),
+        moved(&thing(FIRST, "Agent", "b", &json!({ "tools": [tool("clock")] })), "lab"),
+        moved(&thing(FIRST, "ToolServer", "clock", &config("npx")), "lab"),
+        moved(&thing(FIRST, "ToolServer", "odd", &config("/bin/odd")), "lab"),
+        moved(&thing(FIRST, "ToolServer", "alone", &config("npx")), "lab"),
+    ]
+    .join("\n---\n");
+    let imported = imported(&text);
+    assert_eq!(object(&imported, "MCPServer", "clock")["spec"]["allowedNamespaces"], admits_n());
+    assert_eq!(object(&imported, "MCPServer", "alone")["spec"]["allowedNamespaces"], Value::Null);
+    let made = object(&imported, "RemoteMCPServer", "lab-clock");
+    let spec = json!({ "url": "http://clock.lab.svc:3000/mcp" });
+    assert_eq!((&made["metadata"]["namespace"], &made["spec"]), (&json!("n"), &spec));
     let entries = |name: &str| object(&imported, "Agent", name)["spec"]["toolServers"].clone();
-    let expected = json!([
-        { "kind": "RemoteMCPServer", "name": "lab-files" },
-        { "kind": "RemoteMCPServer", "namespace": "lab", "name": "prices" },
-    ]);
-    assert_eq!(entries("a"), expected);
-    assert_eq!(entries("b"), json!([{ "kind": "RemoteMCPServer", "name": "prices" }]));
-    let field = "Agent n/a spec.declarative.tools";
+    assert_eq!(entries("a")[0], json!({ "kind": "RemoteMCPServer", "name": "lab-clock" }));
+    assert_eq!(entries("b"), json!([{ "kind": "MCPServer", "name": "clock" }]));
     assert_reported(
         &text,
         &[
-            &format!(
-                "change {field}[0].mcpServer: MCPServer lab/files is used by RemoteMCPServer lab-files, whose url is its Service"
-            ),
-            &format!("change {field}[1].mcpServer: Service lab/prices is RemoteMCPServer lab/prices now"),
-            &format!(
-                "loss {field}[2].mcpServer: MCPServer lab/gone is used in its own namespace only; its tools are left out"
-            ),
-            "change MCPServer lab/files spec.allowedNamespaces: admits n, whose agents use it: ours are for their own \
+            "change Agent n/a spec.tools[0].mcpServer: ToolServer lab/clock is used by RemoteMCPServer lab-clock, whose url is \
+             its Service",
+            "loss Agent n/a spec.tools[1].mcpServer: ToolServer lab/odd is used in its own namespace only; its tools are left \
+             out",
+            "change ToolServer lab/clock spec.allowedNamespaces: admits n, whose agents use it: ours are for their own \
              namespace unless they say so",
         ],
     );
@@ -341,8 +360,19 @@ fn a_url_that_leads_to_another_namespace_is_reported() {
         });
         assert_eq!(lines_of(&text(url), "spec.url"), line.into_iter().collect::<Vec<_>>(), "{url}");
     }
-    let admitted = object(&imported(&text("http://files.lab:3000/mcp")), "MCPServer", "files");
-    assert_eq!(admitted["spec"]["allowedNamespaces"], admits_n());
+    let older = json!({ "config": { "sse": { "url": "http://files.lab:3000/mcp" } } });
+    let older = [thing(FIRST, "ToolServer", "s", &older), moved(&files, "lab")].join("\n---\n");
+    for text in [text("http://files.lab:3000/mcp"), older] {
+        let admitted = object(&imported(&text), "MCPServer", "files");
+        assert_eq!(admitted["spec"]["allowedNamespaces"], admits_n());
+        assert_reported(
+            &text,
+            &[
+                "change MCPServer lab/files spec.allowedNamespaces: admits n, whose servers lead to it: ours are for their own \
+               namespace unless they say so",
+            ],
+        );
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crds::{egress::EgressEntry, tool_server::AllowedNamespaces};
 use serde_json::{Map, Value, json};
 
 use super::{
-    admitted::admit_askers, card, deployment, is_first_api, model_config, prompt, prompt_template::Variables,
+    admitted::admit_users, card, deployment, is_first_api, model_config, prompt, prompt_template::Variables,
     split_reference, tools, tools::ParsedTools,
 };
 use crate::{
@@ -32,7 +32,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
         if spec.value("memory").is_some() {
             subject.notes.skip("spec.memory", NO_MEMORY);
         }
-        admit_askers(subject, &mut ours);
+        admit_users(subject, "/agent/ref", &mut ours);
     } else {
         let type_ = spec.text("type");
         let (part, byo) = (spec.part("declarative"), spec.part("byo"));

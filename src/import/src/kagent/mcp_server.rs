@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{admitted::admit_users, deployment, remote_server};
+use super::{admitted::admit_by_url, deployment, remote_server};
 use crate::{
     env::{self, set, set_list},
     fields::Fields,
@@ -57,7 +57,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
     }
     ours["deployment"] = server_deployment(subject, &part, cmd).into();
     if let Some(fields) = ours.as_object_mut() {
-        admit_users(subject, fields);
+        admit_by_url(subject, fields);
     }
     remote_server::tell_discovery(subject);
     subject.emit("MCPServer", ours);
@@ -66,16 +66,6 @@ pub(super) fn convert(subject: &Subject<'_>) {
 /// Reports whether the program speaks over its standard input and output; without a transport the command decides.
 fn is_stdio(transport: Option<&str>, cmd: Option<&str>) -> bool {
     transport.map_or(cmd.is_some(), |transport| transport == "stdio")
-}
-
-/// Returns port and path of the Service of what an object becomes, as `3000/mcp`.
-pub(super) fn service_end(object: &Value) -> String {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let port = object.pointer("/spec/deployment/port").and_then(Value::as_i64);
-    let port = port.filter(|port| (1..=65535).contains(port)).unwrap_or(3000);
-    let path = text("/spec/httpTransport/path").and_then(http_path);
-    let path = path.filter(|_| !is_stdio(text("/spec/transportType"), text("/spec/deployment/cmd")));
-    format!("{port}{}", path.as_deref().unwrap_or("/mcp"))
 }
 
 /// Returns a path as ours take it; `None` if it is none.

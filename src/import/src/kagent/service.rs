@@ -2,11 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::admitted::{by_name, users_of};
-use crate::{input::place, subject::Subject};
+use crate::subject::Subject;
 
-/// Returns the name of the RemoteMCPServer that stands for a Service, and adds it to the namespace of the Service, from which alone our
-/// operator asks it; `None` if its port is unknown.
+/// Returns the name of the RemoteMCPServer that stands for a Service, and adds it; `None` if its port is unknown.
 pub(super) fn server(subject: &Subject<'_>, field: &str, namespace: &str, name: &str) -> Option<String> {
     let shown = crate::input::shown("Service", namespace, name);
     let Some((port, service)) = port(subject, namespace, name) else {
@@ -23,21 +21,12 @@ pub(super) fn server(subject: &Subject<'_>, field: &str, namespace: &str, name: 
     if annotation(service, "protocol") == Some("SSE") {
         spec["protocol"] = "SSE".into();
     }
-    let users = users_of(subject.world, "Service", namespace, name);
-    if !users.is_empty() {
-        spec["allowedNamespaces"] = by_name(&users);
-    }
     let here = subject.namespace();
-    let is_taken = subject.world.is_taken("RemoteMCPServer", namespace, name);
+    let is_taken = subject.world.is_taken("RemoteMCPServer", here, name);
     let wanted = if is_taken { format!("{name}-service") } else { name.to_owned() };
-    let made = subject.world.claim("RemoteMCPServer", namespace, &wanted, &spec);
-    subject.emit_in(namespace, "RemoteMCPServer", &made, json!({ "spec": spec }));
-    let given = if namespace == here { made.clone() } else { place(namespace, &made) };
-    subject.notes.change(field, format!("{shown} is RemoteMCPServer {given} now"));
-    if here.is_empty() && namespace != here {
-        let text = format!("has no namespace here: let allowedNamespaces of RemoteMCPServer {given} admit it");
-        subject.notes.todo(field, text);
-    }
+    let made = subject.world.claim("RemoteMCPServer", here, &wanted, &spec);
+    subject.emit_more("RemoteMCPServer", &made, json!({ "spec": spec }));
+    subject.notes.change(field, format!("{shown} is RemoteMCPServer {made} now"));
     Some(made)
 }
 
