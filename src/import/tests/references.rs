@@ -350,6 +350,7 @@ fn a_url_that_leads_to_another_namespace_is_reported() {
         ("http://docs.example.com:8084/mcp", None),
         ("http://docs.n.svc:80/mcp", None),
         ("http://docs:80/mcp", None),
+        ("ftp://docs.lab.svc:80/mcp", None),
         ("http://files.lab:3000/mcp", None),
     ] {
         let line = found.map(|(condition, namespace)| {

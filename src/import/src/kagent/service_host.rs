@@ -18,6 +18,10 @@ impl ServiceHost {
     pub(super) fn of(url: &str, world: &World<'_>) -> Option<Self> {
         let url = with_scheme(url.trim());
         let (scheme, rest) = url.split_once("://")?;
+        let is_plain = scheme.eq_ignore_ascii_case("http");
+        if !is_plain && !scheme.eq_ignore_ascii_case("https") {
+            return None;
+        }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let authority = authority.rsplit_once('@').map_or(authority, |(_, address)| address);
         let (host, port) = authority.split_once(':').unwrap_or((authority, "80"));
@@ -27,7 +31,7 @@ impl ServiceHost {
         let (name, namespace, is_certain) = match labels[..] {
             [name, namespace, "svc"] | [_, name, namespace, "svc"] => (name, namespace, true),
             [name, namespace] if world.has_namespace(namespace) => (name, namespace, true),
-            [name, namespace] if scheme.eq_ignore_ascii_case("http") && port != "80" => (name, namespace, false),
+            [name, namespace] if is_plain && port != "80" => (name, namespace, false),
             _ => return None,
         };
         let is_service = !name.is_empty() && !namespace.is_empty();
