@@ -186,3 +186,18 @@ fn the_samples_of_frameworks_can_be_read_and_each_program_has_its_image() {
         assert_eq!(uses, builds, "{sample}: its objects use {own} if it has a Dockerfile");
     }
 }
+
+#[test]
+fn with_all_samples_of_frameworks_the_concierge_has_each_tool_of_them() {
+    let folder = "config/samples/frameworks";
+    let tools = resources(folder);
+    for tool in &tools {
+        decode(tool).unwrap();
+    }
+    let names: Vec<&str> = tools.iter().map(|tool| tool["metadata"]["name"].as_str().unwrap()).collect();
+    let patch = documents(&format!("{folder}/kustomization.yaml"))[0]["patches"][0].clone();
+    assert_eq!(patch["target"]["name"], "concierge");
+    let operations: Vec<Value> = serde_yaml::from_str(patch["patch"].as_str().unwrap()).unwrap();
+    let added: Vec<&str> = operations.iter().map(|operation| operation["value"].as_str().unwrap()).collect();
+    assert_eq!(added, names);
+}

@@ -22,20 +22,33 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
 /// Longest wait for a new tool: a resync of the server, and a rollout.
 const APPEARS: Duration = Duration::from_secs(60).saturating_add(START_TIMEOUT);
 
+/// Number of tools of a large server.
+const MANY: i64 = 50;
+
+/// Returns the names of the tools of a large server, among them `echo` and `add`.
+fn many_names() -> String {
+    let more = (3..=MANY).map(|number| format!("tool{number}"));
+    let names: Vec<String> = ["echo", "add"].map(str::to_owned).into_iter().chain(more).collect();
+    names.join(",")
+}
+
 async fn a_server_is_used_by_one_line_and_its_new_tools_appear(ns: Namespace) -> Result<()> {
-    start_mcp_workload(&ns, "echo,add").await?;
+    let names = many_names();
+    start_mcp_workload(&ns, &names).await?;
     ns.apply(&remote(&ns, "remote", "", json!({}))).await?;
-    await_available(&ns, "remote", 2).await?;
+    await_available(&ns, "remote", MANY).await?;
     ns.apply(&user("all", json!({"name": "remote", "prefix": "x_"}))).await?;
     ns.apply(&user("one", json!({"name": "remote", "include": ["ec*"]}))).await?;
     let (all, one) = (ns.await_agent_running("all").await?, ns.await_agent_running("one").await?);
     ensure!(all.condition("ToolsResolved").is_true(), "{}", all.describe());
     ensure!(ns.list(TOOL).await?.is_empty(), "no Tool is needed");
-    let reply = ns.chat("all", r#"/tool x_echo {"message": "hello"}"#).await?;
-    ensure!(reply.contains("echo says hello"), "the tool replied {reply:?}");
+    for tool in ["echo", "tool50"] {
+        let reply = ns.chat("all", &format!(r#"/tool x_{tool} {{"message": "hello"}}"#)).await?;
+        ensure!(reply.contains(&format!("{tool} says hello")), "the tool replied {reply:?}");
+    }
 
     let mark = ns.mark().await?;
-    configure_mcp_workload(&ns, "/tools?names=echo,add,more&words=first").await?;
+    configure_mcp_workload(&ns, &format!("/tools?names={names},more&words=first")).await?;
     let hash = all.text("/status/contentHash").to_owned();
     let rolled = |it: &Object| it.is_running() && it.text("/status/contentHash") != hash;
     let after = ns.until(AGENT, "all", APPEARS, "runs with the new tool", rolled).await?;

@@ -5,6 +5,11 @@ use serde_json::{Map, Value, json};
 
 use crate::{fields::Fields, subject::Subject};
 
+/// Most Pods of a workload that is not scaled, and the fewest of one that is.
+pub(crate) const MOST_FIXED: i64 = 10;
+/// Most Pods of a workload that is scaled.
+pub(crate) const MOST_SCALED: i64 = 100;
+
 /// Returns the variables of a list as a Pod takes them, each name once, without those that the operator sets. `from_model`
 /// are those that it sets from the Secret of the model, by its `credentialKeys`.
 pub(crate) fn variables(
@@ -148,6 +153,25 @@ pub(crate) fn replicas(subject: &Subject<'_>, fields: &Fields<'_>, key: &str, mo
         subject.notes.loss(&fields.path(key), format!("at most {most} Pods"));
     }
     Some(number.clamp(0, most))
+}
+
+/// Sets the number of Pods of a workload that can be scaled.
+pub(crate) fn set_replicas(subject: &Subject<'_>, fields: &Fields<'_>, ours: &mut Map<String, Value>) {
+    let Some(number) = fields.int("replicas") else { return };
+    match number {
+        0..=MOST_FIXED => set(ours, "replicas", Some(number)),
+        ..0 => set(ours, "replicas", Some(0)),
+        _ => scale(subject, &fields.path("replicas"), number, ours),
+    }
+}
+
+/// Lets the load decide on the Pods that are more than `replicas` takes.
+pub(crate) fn scale(subject: &Subject<'_>, field: &str, number: i64, ours: &mut Map<String, Value>) {
+    let most = number.min(MOST_SCALED);
+    let text = format!("at most {MOST_FIXED} Pods without load; scaling adds those up to {most}, for 8 requests each");
+    subject.notes.loss(field, text);
+    ours.remove("replicas");
+    ours.insert("scaling".to_owned(), json!({ "minReplicas": MOST_FIXED, "maxReplicas": most }));
 }
 
 /// Returns a port; one that is none is left out.

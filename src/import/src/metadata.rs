@@ -4,13 +4,16 @@ use serde_json::{Map, Value, json};
 
 /// Labels and annotations of tools that keep track of what they applied.
 const TRACKING: [&str; 3] = ["kubectl.kubernetes.io/", "meta.helm.sh/", "argocd.argoproj.io/"];
-/// Fields of the metadata that the API server sets.
-const SERVER_SET: [&str; 8] = [
+/// Fields of the metadata that the API server and controllers set. An owner is known by its uid: in another cluster, or once it is gone,
+/// the garbage collector would delete what it owns.
+const SERVER_SET: [&str; 10] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
     "deletionTimestamp",
+    "finalizers",
     "generation",
     "managedFields",
+    "ownerReferences",
     "resourceVersion",
     "selfLink",
     "uid",
@@ -40,7 +43,7 @@ fn is_tracking(key: &str) -> bool {
     key == "app.kubernetes.io/managed-by" || TRACKING.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Returns an object without its status and what the API server set, with which it could not be applied again.
+/// Returns an object without its status and what the API server and controllers set, with which it could not be applied again.
 pub(crate) fn without_server_set(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {

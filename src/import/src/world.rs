@@ -119,6 +119,12 @@ impl<'a> World<'a> {
         self.asked.into_inner()
     }
 
+    /// Reports whether the input has a namespace, or an object in it.
+    pub(crate) fn has_namespace(&self, name: &str) -> bool {
+        let is_it = |id: &ObjectId| id.group.is_empty() && id.kind == "Namespace" && id.name == name;
+        self.by_id.keys().any(|id| id.namespace == name || is_it(id))
+    }
+
     /// Returns the text at a key of a ConfigMap.
     pub(crate) fn config_text(&self, namespace: &str, name: &str, key: &str) -> Option<&'a str> {
         self.core("ConfigMap", namespace, name)?.get("data")?.get(key)?.as_str()

@@ -176,14 +176,15 @@ async fn upstream_defaults_and_limits_are_kept() {
     let imported = imported(&text);
     let ours = object(&imported, "Agent", "a")["spec"].clone();
     assert_eq!(ours["envFrom"], json!([{ "secretRef": { "name": "agent-env", "optional": true } }]));
-    assert_eq!((&ours["replicas"], &ours["strategy"]), (&json!(10), &json!("agent-react")));
+    assert_eq!((&ours["replicas"], &ours["strategy"]), (&Value::Null, &json!("agent-react")));
+    assert_eq!(ours["scaling"], json!({ "minReplicas": 10, "maxReplicas": 12 }));
     assert_eq!(ours["env"].as_array().unwrap().len(), 1, "no rate of 0");
     assert_eq!(object(&imported, "Tool", "t")["spec"]["timeout"], Value::Null);
     assert_reported(
         &text,
         &[
             "change Agent n/a: runs as uid 1000, restricted; podTemplate.spec.securityContext if the image needs its own user",
-            "loss Agent n/a spec.replicas: at most 10 Pods",
+            "loss Agent n/a spec.replicas: at most 10 Pods without load; scaling adds those up to 12, for 8 requests each",
             "todo Agent n/a spec.env[0]: Secret n/gone is not in the input",
             "change Tool n/t spec.timeout: is the default now, 30 seconds",
         ],

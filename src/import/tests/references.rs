@@ -8,6 +8,7 @@ use common::{agent, assert_reported, imported, lines, object, refusals, thing};
 use serde_json::{Value, json};
 
 const KAGENT: &str = "kagent.dev/v1alpha2";
+const FIRST: &str = "kagent.dev/v1alpha1";
 const GENKIT: &str = "genkit.dev/v1alpha1";
 
 /// Returns an object with another namespace than `n`.
@@ -253,4 +254,145 @@ async fn a_key_of_a_secret_that_is_no_header_is_a_loss() {
     assert_eq!(object(&imported, "Tool", "t")["spec"]["headersFrom"], kept);
     assert_reported(&text, &["loss Tool n/t spec.implementation.http.headersSecretRef[Host]: is set by the protocol"]);
     assert_eq!(refusals(&imported).await, Vec::<String>::new());
+}
+
+/// Returns the choice of namespace `n` by its name.
+fn admits_n() -> Value {
+    let entry = json!({ "key": "kubernetes.io/metadata.name", "operator": "In", "values": ["n"] });
+    json!({ "from": "Selector", "selector": { "matchExpressions": [entry] } })
+}
+
+#[test]
+fn a_server_of_another_namespace_that_kagent_refuses_is_not_opened() {
+    let tool = |kind: &str, name: &str| json!({ "mcpServer": { "kind": kind, "name": name, "namespace": "lab" } });
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": "prices", "namespace": "lab" },
+        "spec": { "ports": [{ "port": 7000 }] },
+    });
+    let older = json!({ "mcpServer": { "toolServer": "lab/clock" } });
+    let clock = json!({ "config": { "stdio": { "command": "npx" } } });
+    let text = [
+        agent("a", &json!({ "tools": [tool("MCPServer", "files"), tool("Service", "prices"), older] })),
+        moved(&agent("b", &json!({ "tools": [tool("Service", "prices")] })), "lab"),
+        moved(&thing(FIRST, "MCPServer", "files", &json!({ "deployment": { "cmd": "npx" } })), "lab"),
+        moved(&thing(FIRST, "ToolServer", "clock", &clock), "lab"),
+        service.to_string(),
+    ]
+    .join("\n---\n");
+    let imported = imported(&text);
+    assert_eq!(object(&imported, "Agent", "a")["spec"]["toolServers"], Value::Null);
+    for (kind, name) in [("MCPServer", "files"), ("MCPServer", "clock"), ("RemoteMCPServer", "prices")] {
+        let made = object(&imported, kind, name);
+        assert_eq!((&made["metadata"]["namespace"], &made["spec"]["allowedNamespaces"]), (&json!("lab"), &Value::Null));
+    }
+    let shown = ["MCPServer lab/files", "Service lab/prices", "ToolServer lab/clock"];
+    let line = |(at, shown): (usize, &str)| {
+        format!(
+            "loss Agent n/a spec.declarative.tools[{at}].mcpServer: {shown} is used in its own namespace only; its tools \
+             are left out"
+        )
+    };
+    let expected: Vec<_> = shown.into_iter().enumerate().map(line).collect();
+    assert_eq!(lines_of(&text, "Agent n/a spec.declarative.tools"), expected);
+}
+
+#[tokio::test]
+async fn a_program_of_the_first_api_admits_the_namespaces_that_use_it() {
+    let config = |command: &str| json!({ "config": { "stdio": { "command": command } } });
+    let tool = |name: &str| json!({ "mcpServer": { "toolServer": name } });
+    let text = [
+        thing(FIRST, "Agent", "a", &json!({ "tools": [tool("lab/clock"), tool("lab/odd"), tool("lab/gone")] })),
+        moved(&thing(FIRST, "Agent", "b", &json!({ "tools": [tool("clock")] })), "lab"),
+        moved(&thing(FIRST, "ToolServer", "clock", &config("npx")), "lab"),
+        moved(&thing(FIRST, "ToolServer", "odd", &config("/bin/odd")), "lab"),
+        moved(&thing(FIRST, "ToolServer", "alone", &config("npx")), "lab"),
+    ]
+    .join("\n---\n");
+    let imported = imported(&text);
+    assert_eq!(object(&imported, "MCPServer", "clock")["spec"]["allowedNamespaces"], admits_n());
+    assert_eq!(object(&imported, "MCPServer", "alone")["spec"]["allowedNamespaces"], Value::Null);
+    let made = object(&imported, "RemoteMCPServer", "lab-clock");
+    let spec = json!({ "url": "http://clock.lab.svc:3000/mcp" });
+    assert_eq!((&made["metadata"]["namespace"], &made["spec"]), (&json!("n"), &spec));
+    let entries = |name: &str| object(&imported, "Agent", name)["spec"]["toolServers"].clone();
+    assert_eq!(entries("a")[0], json!({ "kind": "RemoteMCPServer", "name": "lab-clock" }));
+    assert_eq!(entries("b"), json!([{ "kind": "MCPServer", "name": "clock" }]));
+    assert_reported(
+        &text,
+        &[
+            "change Agent n/a spec.tools[0].mcpServer: ToolServer lab/clock is used by RemoteMCPServer lab-clock, whose url is \
+             its Service",
+            "loss Agent n/a spec.tools[1].mcpServer: ToolServer lab/odd is used in its own namespace only; its tools are left \
+             out",
+            "change ToolServer lab/clock spec.allowedNamespaces: admits n, whose agents use it: ours are for their own \
+             namespace unless they say so",
+        ],
+    );
+    assert_eq!(refusals(&imported).await, Vec::<String>::new());
+}
+
+#[test]
+fn a_url_that_leads_to_another_namespace_is_reported() {
+    let files = thing(FIRST, "MCPServer", "files", &json!({ "deployment": { "image": "files:1" } }));
+    let text = |url: &str| {
+        let server = thing(KAGENT, "RemoteMCPServer", "s", &json!({ "url": url }));
+        [server, moved(&files, "lab")].join("\n---\n")
+    };
+    for (url, found) in [
+        ("http://docs.lab.svc:80/mcp", Some(("", "lab"))),
+        ("https://pod.docs.lab.svc.cluster.local/mcp", Some(("", "lab"))),
+        ("docs.lab/mcp", Some(("", "lab"))),
+        ("http://docs.team:8084/mcp", Some(("if team is a namespace: ", "team"))),
+        ("https://docs.team:8084/mcp", None),
+        ("http://docs.team/mcp", None),
+        ("http://docs.example.com:8084/mcp", None),
+        ("http://docs.n.svc:80/mcp", None),
+        ("http://docs:80/mcp", None),
+        ("ftp://docs.lab.svc:80/mcp", None),
+        ("http://files.lab:3000/mcp", None),
+    ] {
+        let line = found.map(|(condition, namespace)| {
+            format!(
+                "todo RemoteMCPServer n/s spec.url: {condition}Service {namespace}/docs is not asked from namespace n: put \
+                 the server into namespace {namespace}, with allowedNamespaces for n"
+            )
+        });
+        assert_eq!(lines_of(&text(url), "spec.url"), line.into_iter().collect::<Vec<_>>(), "{url}");
+    }
+    let older = json!({ "config": { "sse": { "url": "http://files.lab:3000/mcp" } } });
+    let older = [thing(FIRST, "ToolServer", "s", &older), moved(&files, "lab")].join("\n---\n");
+    for text in [text("http://files.lab:3000/mcp"), older] {
+        let admitted = object(&imported(&text), "MCPServer", "files");
+        assert_eq!(admitted["spec"]["allowedNamespaces"], admits_n());
+        assert_reported(
+            &text,
+            &[
+                "change MCPServer lab/files spec.allowedNamespaces: admits n, whose servers lead to it: ours are for their own \
+               namespace unless they say so",
+            ],
+        );
+    }
+}
+
+#[test]
+fn what_is_printed_as_it_is_has_no_owner() {
+    let owner = json!([{ "apiVersion": KAGENT, "kind": "Agent", "name": "a", "uid": "1" }]);
+    let metadata = json!({
+        "name": "a",
+        "namespace": "n",
+        "labels": { "app": "a" },
+        "ownerReferences": owner,
+        "finalizers": ["recif.dev/cleanup"],
+        "uid": "2",
+    });
+    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata });
+    let spec = json!({ "name": "t", "type": "builtin" });
+    let tool = json!({ "apiVersion": "agents.recif.dev/v1", "kind": "Tool", "metadata": metadata, "spec": spec });
+    let made = imported(&[account.to_string(), tool.to_string()].join("\n---\n"));
+    for kind in ["ServiceAccount", "Tool"] {
+        let kept = json!({ "name": "a", "namespace": "n", "labels": { "app": "a" } });
+        assert_eq!(object(&made, kind, "a")["metadata"], kept, "{kind}");
+    }
 }

@@ -30,6 +30,7 @@ pub(super) const LONG: &[Scenario] = scenarios!(Parallel:
     a_program_in_adk_is_an_agent,
     a_program_in_langgraph_is_an_agent,
     a_program_in_genkit_for_javascript_runs_flows,
+    an_agent_asks_programs_in_all_frameworks,
 );
 
 async fn a_program_in_fastapi_is_an_agent(ns: Namespace) -> Result<()> {
@@ -82,6 +83,23 @@ async fn an_agent_uses_mcp_servers_and_an_agent_of_others(ns: Namespace) -> Resu
         (r#"/tool ask_fastapi {"message": "hi"}"#, "fastapi heard: hi."),
         (r#"/tool reverse {"text": "abc"}"#, "cba"),
         (r#"/tool count_words {"text": "a b c d e f g"}"#, "7"),
+    ] {
+        let reply = ns.chat("concierge", call).await?;
+        ensure!(reply.contains(words), "{call}: {reply}");
+    }
+    Ok(())
+}
+
+async fn an_agent_asks_programs_in_all_frameworks(ns: Namespace) -> Result<()> {
+    apply(&ns, ".").await?;
+    for (kind, name) in [(AGENT, "adk"), (AGENT, "langgraph"), (FLOW_SET, "genkit-js"), (AGENT, "concierge")] {
+        ns.await_running(kind, name).await?;
+    }
+    for (call, words) in [
+        (r#"/tool ask_fastapi {"message": "hi"}"#, "fastapi heard: hi."),
+        (r#"/tool ask_adk {"message": "hi"}"#, "adk heard: hi."),
+        (r#"/tool ask_langgraph {"message": "hi"}"#, "langgraph heard: hi."),
+        (r#"/tool greet {"name": "Ada"}"#, "greet heard: Greet Ada."),
     ] {
         let reply = ns.chat("concierge", call).await?;
         ensure!(reply.contains(words), "{call}: {reply}");

@@ -171,7 +171,7 @@ fn runtime(subject: &Subject<'_>, spec: &Fields<'_>, kind: &str, ours: &mut Map<
         overlay::tell_image(subject);
     }
     set(ours, "imagePullPolicy", env::pull_policy(subject, spec));
-    set(ours, "replicas", env::replicas(subject, spec, "replicas", 10));
+    env::set_replicas(subject, spec, ours);
     let port = env::port(subject, spec, "port");
     set(ours, "port", port);
     set_list(ours, "env", env::variables(subject, spec, "env", kind, Some(port.unwrap_or(8080)), &[]));

@@ -151,7 +151,9 @@ fn declarative(
     }
     let deployment = part.part("deployment");
     deployment::take(subject, &deployment, ours, overlay, &from_model);
-    if asks && ours.get("replicas").and_then(Value::as_i64).is_some_and(|replicas| replicas > 1) {
+    let has_several = ours.contains_key("scaling")
+        || ours.get("replicas").and_then(Value::as_i64).is_some_and(|replicas| replicas > 1);
+    if asks && has_several {
         let text = "a tool asks a person, and several Pods wait for the answer in a database alone: set storage to \
                     postgresql, or replicas to 1";
         subject.notes.todo(&deployment.path("replicas"), text);

@@ -19,7 +19,7 @@ pub(super) fn take(
     from_model: &[String],
 ) {
     let variables = env::variables(subject, part, "env", "Agent", None, from_model);
-    set(ours, "replicas", env::replicas(subject, part, "replicas", 10));
+    env::set_replicas(subject, part, ours);
     set_list(ours, "env", variables);
     set(ours, "imagePullPolicy", env::pull_policy(subject, part));
     set(ours, "imagePullSecrets", env::pull_secrets(subject, part));

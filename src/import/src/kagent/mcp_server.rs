@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{deployment, remote_server};
+use super::{admitted::admit_by_url, deployment, remote_server};
 use crate::{
     env::{self, set, set_list},
     fields::Fields,
@@ -41,10 +41,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
     let spec = subject.spec();
     let part = spec.part("deployment");
     let cmd = part.text("cmd");
-    let is_stdio = match spec.text("transportType") {
-        Some(transport) => transport == "stdio",
-        None => cmd.is_some(),
-    };
+    let is_stdio = is_stdio(spec.text("transportType"), cmd);
     if is_stdio && cmd.is_none() {
         subject.notes.skip("", "kmcp cannot start it either: it has no cmd");
         [&part, &spec].into_iter().for_each(Fields::ignore);
@@ -59,8 +56,23 @@ pub(super) fn convert(subject: &Subject<'_>) {
         ours["timeout"] = timeout.into();
     }
     ours["deployment"] = server_deployment(subject, &part, cmd).into();
+    if let Some(fields) = ours.as_object_mut() {
+        admit_by_url(subject, fields);
+    }
     remote_server::tell_discovery(subject);
     subject.emit("MCPServer", ours);
+}
+
+/// Reports whether the program speaks over its standard input and output; without a transport the command decides.
+fn is_stdio(transport: Option<&str>, cmd: Option<&str>) -> bool {
+    transport.map_or(cmd.is_some(), |transport| transport == "stdio")
+}
+
+/// Returns a path as ours take it; `None` if it is none.
+fn http_path(path: &str) -> Option<String> {
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    let is_path = !path.contains(|it: char| it == '?' || it == '#' || it.is_whitespace());
+    is_path.then(|| format!("{slash}{path}"))
 }
 
 fn http_transport(subject: &Subject<'_>, spec: &Fields<'_>, is_stdio: bool) -> Option<Value> {
@@ -71,11 +83,9 @@ fn http_transport(subject: &Subject<'_>, spec: &Fields<'_>, is_stdio: bool) -> O
     let mut ours = Map::new();
     set(&mut ours, "targetPort", env::port(subject, &http, "targetPort"));
     if let Some(path) = http.text("path") {
-        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        if path.contains(|it: char| it == '?' || it == '#' || it.is_whitespace()) {
-            subject.notes.skip(&http.path("path"), "is no path");
-        } else {
-            set(&mut ours, "path", Some(path));
+        match http_path(path) {
+            Some(path) => set(&mut ours, "path", Some(path)),
+            None => subject.notes.skip(&http.path("path"), "is no path"),
         }
     }
     (!is_stdio && !ours.is_empty()).then(|| ours.into())
@@ -123,7 +133,7 @@ fn server_deployment(subject: &Subject<'_>, part: &Fields<'_>, cmd: Option<&str>
     }
     secrets.dedup();
     set_list(&mut ours, "secretRefs", secrets);
-    set(&mut ours, "replicas", env::replicas(subject, part, "replicas", 10));
+    set(&mut ours, "replicas", env::replicas(subject, part, "replicas", env::MOST_FIXED));
     set(&mut ours, "resources", env::resources(part));
 
     let mut overlay = Overlay::of("MCPServer");

@@ -12,6 +12,7 @@ mod prompt_template;
 mod provider_settings;
 mod remote_server;
 mod service;
+mod service_host;
 mod template_nodes;
 mod tls;
 mod tool_server;
@@ -56,9 +57,12 @@ pub(crate) fn convert(subject: &Subject<'_>) {
     }
 }
 
+/// Version of kagent's first API.
+const FIRST_API: &str = "kagent.dev/v1alpha1";
+
 /// Reports whether an object is one of the first API, v1alpha1.
 fn is_first_api(subject: &Subject<'_>) -> bool {
-    subject.object["apiVersion"] == "kagent.dev/v1alpha1"
+    subject.object["apiVersion"] == FIRST_API
 }
 
 /// Splits `ns/name`, which stands for `name` in this namespace where it has no slash.

@@ -110,7 +110,7 @@ impl ProviderSettings {
             }
             "ollama" => {
                 if let Some(host) = part.text("host") {
-                    self.extra.insert("baseUrl".to_owned(), super::remote_server::with_scheme(host).into());
+                    self.extra.insert("baseUrl".to_owned(), super::service_host::with_scheme(host).into());
                 }
                 self.ollama_options(part);
             }

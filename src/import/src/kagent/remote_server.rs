@@ -3,11 +3,16 @@
 use crds::tool_server::AllowedNamespaces;
 use serde_json::{Map, Value};
 
-use super::tls;
+use super::{
+    service_host::{ServiceHost, with_scheme},
+    tls,
+};
 use crate::{
     env::{set, set_list},
     fields::Fields,
     headers,
+    input::place,
+    source::Source,
     subject::Subject,
 };
 
@@ -56,11 +61,6 @@ pub(super) fn tell_discovery(subject: &Subject<'_>) {
     }
 }
 
-/// Returns a URL with a scheme.
-pub(super) fn with_scheme(url: &str) -> String {
-    if url.contains("://") { url.to_owned() } else { format!("http://{url}") }
-}
-
 /// Returns the URL of a server as we take it: with a scheme, without credentials; `None` if it is none.
 pub(super) fn address(subject: &Subject<'_>, field: &str, url: &str) -> Option<String> {
     let url = with_scheme(url.trim());
@@ -87,5 +87,27 @@ pub(super) fn address(subject: &Subject<'_>, field: &str, url: &str) -> Option<S
     if name == "localhost" || name == "[::1]" || name.starts_with("127.") {
         subject.notes.todo(field, "loopback is never connected to; set the server's address");
     }
-    Some(format!("{scheme}://{host}{path}"))
+    let url = format!("{scheme}://{host}{path}");
+    tell_elsewhere(subject, field, &url);
+    Some(url)
+}
+
+/// Reports a URL that leads to a Service of another namespace, which our operator does not ask. An MCPServer of the input admits the
+/// namespace.
+fn tell_elsewhere(subject: &Subject<'_>, field: &str, url: &str) {
+    let here = subject.namespace();
+    let Some(ServiceHost { namespace, name, is_certain }) = ServiceHost::of(url, subject.world) else { return };
+    let is_server = subject.world.find(Source::Kagent, "MCPServer", &namespace, &name).is_some();
+    if here.is_empty() || namespace == here || is_server {
+        return;
+    }
+    let condition = if is_certain { String::new() } else { format!("if {namespace} is a namespace: ") };
+    let service = place(&namespace, &name);
+    subject.notes.todo(
+        field,
+        format!(
+            "{condition}Service {service} is not asked from namespace {here}: put the server into namespace {namespace}, \
+             with allowedNamespaces for {here}"
+        ),
+    );
 }

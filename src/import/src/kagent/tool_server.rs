@@ -12,6 +12,9 @@ use crate::{
     subject::Subject,
 };
 
+/// Place where a tool of an agent names a ToolServer.
+const TOOL_SERVER: &str = "/mcpServer/toolServer";
+
 /// Reports whether a ToolServer is a program.
 pub(super) fn is_stdio(object: &Value) -> bool {
     let config = object.pointer("/spec/config");
@@ -75,7 +78,7 @@ fn remote(subject: &Subject<'_>, description: Option<&str>, part: &Fields<'_>, p
     headers::clip(subject, &part.path("headersFrom"), &mut all, headers::MOST);
     set_list(&mut ours, "headersFrom", all);
     remote_server::connection(&mut ours, part);
-    admit_users(subject, "/mcpServer/toolServer", &mut ours);
+    admit_users(subject, TOOL_SERVER, &mut ours);
     subject.emit("RemoteMCPServer", ours.into());
 }
 
@@ -129,6 +132,9 @@ fn program(subject: &Subject<'_>, stdio: &Fields<'_>) {
             subject.notes.change(&stdio.path("readTimeoutSeconds"), format!("is now {fixed:?}"));
         }
         ours["timeout"] = fixed.into();
+    }
+    if let Some(fields) = ours.as_object_mut() {
+        admit_users(subject, TOOL_SERVER, fields);
     }
     subject.emit("MCPServer", ours);
 }

@@ -1,9 +1,9 @@
 //! Tools of an agent: those of servers become `toolServers`, agents become Tools.
 
 use crds::approval::ALWAYS;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::{agent_tool, mcp_server, service, split_reference, tool_server};
+use super::{agent_tool, is_first_api, mcp_server, service, split_reference, tool_server};
 use crate::{
     env::{set, set_list},
     fields::Fields,
@@ -207,6 +207,10 @@ fn found<'w>(subject: &Subject<'w>, part: &Fields<'_>) -> Option<Found<'w>> {
         (false, Some("RemoteMCPServer")) => ("RemoteMCPServer", "RemoteMCPServer"),
         (false, Some("MCPServer") | None) => ("MCPServer", "MCPServer"),
         (false, Some("Service")) => {
+            if namespace != here {
+                tell_refused(subject, field, &crate::input::shown("Service", namespace, name));
+                return None;
+            }
             let name = service::server(subject, field, namespace, name)?;
             return Some(Found { kind: "RemoteMCPServer", namespace: None, name, object: None });
         }
@@ -217,8 +221,7 @@ fn found<'w>(subject: &Subject<'w>, part: &Fields<'_>) -> Option<Found<'w>> {
     };
     let shown = crate::input::shown(source_kind, namespace, name);
     if kind == "MCPServer" && namespace != here {
-        subject.notes.loss(field, format!("{shown} is used in its own namespace only; its tools are left out"));
-        return None;
+        return program_elsewhere(subject, field, source_kind, (namespace, name));
     }
     let object = subject.world.find(Source::Kagent, source_kind, namespace, name).map(|found| &found.value);
     match object {
@@ -233,6 +236,36 @@ fn found<'w>(subject: &Subject<'w>, part: &Fields<'_>) -> Option<Found<'w>> {
     }
     let ours = subject.world.name_of(Source::Kagent, source_kind, kind, namespace, name);
     Some(Found { kind, namespace: (namespace != here).then(|| namespace.to_owned()), name: ours, object })
+}
+
+/// Returns the RemoteMCPServer by which a program of another namespace is used, and adds it; the MCPServer that the program becomes
+/// admits this namespace. Only the first API takes one: the second refuses an MCPServer of another namespace.
+fn program_elsewhere<'w>(
+    subject: &Subject<'w>,
+    field: &str,
+    source_kind: &'static str,
+    (namespace, name): (&str, &str),
+) -> Option<Found<'w>> {
+    let (shown, here) = (crate::input::shown(source_kind, namespace, name), subject.namespace());
+    let is_open = source_kind == "ToolServer" && is_first_api(subject) && !here.is_empty();
+    let found = subject.world.find(Source::Kagent, source_kind, namespace, name).map(|found| &found.value);
+    if !is_open || found.is_none_or(|server| is_left_out(source_kind, server)) {
+        tell_refused(subject, field, &shown);
+        return None;
+    }
+    let theirs = subject.world.name_of(Source::Kagent, source_kind, "MCPServer", namespace, name);
+    // The default port, and the path of the bridge.
+    let spec = json!({ "url": format!("http://{theirs}.{namespace}.svc:3000/mcp") });
+    let made = subject.world.claim("RemoteMCPServer", here, &format!("{namespace}-{theirs}"), &spec);
+    subject.emit_more("RemoteMCPServer", &made, json!({ "spec": spec }));
+    subject.notes.change(field, format!("{shown} is used by RemoteMCPServer {made}, whose url is its Service"));
+    subject.refers(field, shown, ("MCPServer".to_owned(), namespace.to_owned(), theirs));
+    Some(Found { kind: "RemoteMCPServer", namespace: None, name: made, object: None })
+}
+
+/// Reports a server of another namespace that is not for this one.
+fn tell_refused(subject: &Subject<'_>, field: &str, shown: &str) {
+    subject.notes.loss(field, format!("{shown} is used in its own namespace only; its tools are left out"));
 }
 
 /// Reports whether a server of the input becomes nothing, because no image is known for it.

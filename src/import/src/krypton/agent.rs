@@ -3,18 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    env::{self, set, set_list},
+    env::{self, MOST_FIXED, MOST_SCALED, set, set_list},
     fields::Fields,
     needs,
     overlay::{self, Overlay},
     period,
     subject::Subject,
 };
-
-/// Most Pods of a workload that is scaled.
-const MOST_SCALED: i64 = 100;
-/// Most Pods of any other, and of the fewest of one that is scaled.
-const MOST: i64 = 10;
 
 /// Reports whether an Agent is a server of tools.
 pub(super) fn is_mcp(object: &Value) -> bool {
@@ -86,7 +81,7 @@ fn agent(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>,
 /// say so.
 fn scaling(subject: &Subject<'_>, spec: &Fields<'_>) -> Value {
     let mode = spec.text("mode");
-    let fewest = env::replicas(subject, spec, "minReplicas", MOST);
+    let fewest = env::replicas(subject, spec, "minReplicas", MOST_FIXED);
     let most = env::replicas(subject, spec, "maxReplicas", MOST_SCALED).unwrap_or(10);
     let concurrency = spec.int("concurrency").unwrap_or(8);
     let idle = spec.period("scaleToZeroAfter", 1, 24 * 3600);
@@ -144,7 +139,7 @@ fn server(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>
     overlay.add_to_container("env", others);
     let sources = env::sources(subject, spec, "envFrom").and_then(|sources| sources.as_array().cloned());
     overlay.add_to_container("envFrom", sources.unwrap_or_default());
-    let fewest = env::replicas(subject, spec, "minReplicas", MOST);
+    let fewest = env::replicas(subject, spec, "minReplicas", MOST_FIXED);
     set(&mut ours, "replicas", fewest);
     if spec.int("maxReplicas").is_some_and(|most| most > fewest.unwrap_or(1)) {
         subject.notes.loss("spec.maxReplicas", "an MCPServer is not scaled");

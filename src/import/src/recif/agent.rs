@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::spec;
 use crate::{
-    env, needs,
+    env::{self, MOST_FIXED},
+    needs,
     overlay::{self, Overlay},
     source::Source,
     subject::Subject,
@@ -23,9 +24,6 @@ const UPSTREAM: [&str; 10] = [
     "suggestionsProvider",
     "version",
 ];
-
-/// Most Pods of an Agent.
-const MOST: i64 = 10;
 
 /// Folder with the credentials of Google.
 const GCP: &str = "/var/secrets/gcp";
@@ -86,9 +84,14 @@ fn tell_needs(subject: &Subject<'_>) {
 
 /// Brings the number of Pods into our limit, which upstream does not have.
 fn replicas(subject: &Subject<'_>, ours: &mut Map<String, Value>) {
-    if ours.get("replicas").and_then(Value::as_i64).is_some_and(|number| number > MOST) {
-        subject.notes.loss("spec.replicas", format!("at most {MOST} Pods"));
-        ours.insert("replicas".to_owned(), MOST.into());
+    let number = ours.get("replicas").and_then(Value::as_i64);
+    let Some(number) = number.filter(|number| *number > MOST_FIXED) else { return };
+    let has_sidecar = ours.get("proxy").is_none_or(|proxy| proxy["enabled"] != false);
+    if has_sidecar && !ours.contains_key("scaling") {
+        env::scale(subject, "spec.replicas", number, ours);
+    } else {
+        subject.notes.loss("spec.replicas", format!("at most {MOST_FIXED} Pods"));
+        ours.insert("replicas".to_owned(), MOST_FIXED.into());
     }
 }
 

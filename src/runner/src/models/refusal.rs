@@ -19,7 +19,7 @@ pub(super) const MODEL_TIMEOUT: &str = "ModelTimeoutException";
 pub(super) const SERVICE_QUOTA: &str = "ServiceQuotaExceededException";
 /// Codes that decide what kind of failure it is, or what follows.
 const CODES: [&str; 6] = [NO_QUOTA, CONTENT_FILTER, EXPIRED_TOKEN, UNKNOWN_CLIENT, MODEL_TIMEOUT, SERVICE_QUOTA];
-/// Header with the code of AWS, which an address may follow after a colon.
+/// Header with the code of AWS.
 const AWS_CODE: &str = "x-amzn-errortype";
 /// Maximum characters of a message.
 const MAX_CHARS: usize = 500;
@@ -32,7 +32,7 @@ const MASK: &str = "***";
 /// one that decides.
 pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> (String, Option<&'static str>) {
     let header = response.headers().get(AWS_CODE).and_then(|value| value.to_str().ok());
-    let of_header = header.and_then(|value| known_code(value.split(':').next().unwrap_or(value)));
+    let of_header = header.and_then(known_code);
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         body.extend_from_slice(&chunk[..chunk.len().min(MAX_READ - body.len())]);
@@ -53,12 +53,16 @@ fn secrets(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 fn code(body: &str) -> Option<&'static str> {
     let json: Value = serde_json::from_str(body).ok()?;
     let error = &json["error"];
-    let fields = [&error["code"], &error["type"], &error["status"], &json["code"], &json["type"]];
+    let fields = [&error["code"], &error["type"], &error["status"], &json["code"], &json["type"], &json["__type"]];
     fields.into_iter().filter_map(Value::as_str).find_map(known_code)
 }
 
+/// Returns a code if it is one that decides. AWS may write a namespace and `#` before it, and a colon and an address after it
+/// ([restJson1](https://smithy.io/2.0/aws/protocols/aws-restjson1-protocol.html#operation-error-serialization)).
 fn known_code(found: &str) -> Option<&'static str> {
-    CODES.into_iter().find(|code| *code == found)
+    let name = found.split(':').next().unwrap_or(found);
+    let name = name.rsplit('#').next().unwrap_or(name);
+    CODES.into_iter().find(|code| *code == name)
 }
 
 /// Returns the error message in one piece of a streamed answer to a request with `headers`.
@@ -114,6 +118,9 @@ mod tests {
             (r#"{"error": {"type": "insufficient_quota", "code": null}}"#, Some(NO_QUOTA)),
             (r#"{"error": {"code": "content_filter", "status": 400}}"#, Some(CONTENT_FILTER)),
             (r#"{"error": {"code": "rate_limit_exceeded"}}"#, None),
+            (r#"{"__type": "com.amazon.coral.service#ExpiredTokenException"}"#, Some(EXPIRED_TOKEN)),
+            (r#"{"code": "ModelTimeoutException:http://internal.example/x#y"}"#, Some(MODEL_TIMEOUT)),
+            (r#"{"__type": "ExpiredTokenException#Other"}"#, None),
             ("insufficient_quota", None),
             ("[]", None),
         ] {

@@ -252,6 +252,7 @@ async fn failures_before_the_answer_are_tried_again() {
         (ScriptedReply::status(403), Refused),
         (ScriptedReply::status(404), BadRequest),
         (ScriptedReply::status(408).header("x-amzn-errortype", "ModelTimeoutException"), Timeout),
+        (ScriptedReply::status(408).header("x-amzn-errortype", "a.b#ModelTimeoutException:http://x"), Timeout),
         (ScriptedReply::status(400).header("x-amzn-errortype", "ServiceQuotaExceededException"), Refused),
         (ScriptedReply::ok(exception("validationException")), BadRequest),
         (ScriptedReply::ok(exception("modelTimeoutException")), Timeout),

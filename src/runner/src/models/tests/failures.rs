@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::{
     super::{Chunk, ModelError, ModelErrorKind, ModelRef, open},
-    Provider, ReplyEnd, ScriptedReply, anthropic, azure, collect, gemini, hello, ollama, openai,
+    Provider, ReplyEnd, ScriptedReply, anthropic, azure, bedrock, collect, gemini, hello, ollama, openai,
 };
 use crate::tests::log::Log;
 
@@ -129,6 +129,29 @@ async fn nothing_is_tried_again_once_the_answer_began() {
             assert_eq!(kind_of(collect(answer).await), kind, "{provider} {reply:?}");
             assert_eq!(server.requests().len(), 1);
         }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_at_any_byte_is_never_taken_for_a_whole_one() {
+    let rock = bedrock::good("end_turn");
+    let length = |at: usize| u32::from_be_bytes(rock[at..at + 4].try_into().unwrap()) as usize;
+    let begun = length(0) + length(length(0));
+    let texts = PROVIDERS.map(|(provider, good, _, end)| (provider, good.as_bytes(), beginning(good, end).len()));
+    for (provider, good, begun) in texts.into_iter().chain([("bedrock", &rock[..], begun)]) {
+        let replies: Vec<_> = (begun..good.len()).map(|end| ScriptedReply::ok(&good[..end])).collect();
+        let server = Provider::new(replies).await;
+        let model = server.model(provider);
+        for end in begun..good.len() {
+            match collect(model.respond(hello())).await {
+                Ok(found) => assert_eq!(found[0], Chunk::Token("Hello thére".into()), "{provider} {end}"),
+                Err(error) => {
+                    let kinds = [ModelErrorKind::Unavailable, ModelErrorKind::Malformed];
+                    assert!(kinds.contains(&error.kind), "{provider} {end}: {error}");
+                }
+            }
+        }
+        assert_eq!(server.requests().len(), good.len() - begun, "{provider}: nothing is tried again");
     }
 }
 
