@@ -21,7 +21,8 @@ use kube::{
 };
 use operator::{
     args::OperatorArgs,
-    run::{OperatorError, prepare, reconcile},
+    prepare::{OperatorError, prepare},
+    run::reconcile,
 };
 use serde_json::{Value, json};
 use tokio::{
