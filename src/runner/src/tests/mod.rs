@@ -8,6 +8,7 @@ mod approval_callers;
 mod approval_edges;
 mod approval_faults;
 mod approval_rounds;
+mod approver;
 mod budgets;
 mod chat;
 mod config;
