@@ -18,8 +18,9 @@
 //! headers and the key of the approver. Where an approver has to decide, the user whose request began the turn cannot.
 //!
 //! Values of headers and keys of callers are kept nowhere: a turn that needs them is continued only in a request of its own caller, which
-//! has to have the headers that the first one had; an approver's decision on it is kept until then. A turn whose caller does not come back, one whose conversation was forgotten, and one
-//! that broke off several times, is ended with a note, without its model and without further calls.
+//! has to have the headers that the first one had; the decision of an approver on it is kept until then. A turn whose caller does not come
+//! back, one whose conversation was forgotten, and one that broke off several times, is ended with a note, without its model and without
+//! further calls.
 
 mod columns;
 mod decide;

@@ -40,7 +40,7 @@ pub(crate) enum Consent<'a> {
 }
 
 impl ApprovalRule {
-    /// Returns how long a call with these arguments waits until a person decides; `None` for a call that nobody can decide on.
+    /// Returns how long a call with these arguments waits until a person decides; `None` for a call that no person can decide on.
     pub(super) fn patience(&self, arguments: &Value) -> Option<Duration> {
         let is_readable = arguments.to_string().len() <= MAX_ARGUMENTS;
         (self.decider().is_some() && is_readable).then(|| Duration::from_secs(self.timeout))

@@ -133,7 +133,7 @@ impl Toolbox {
         self.specs.clone()
     }
 
-    /// Returns how long a call waits until a person decides; `None` for a call that waits for nobody, or that nobody can decide on.
+    /// Returns how long a call waits until a person decides; `None` for a call that waits for no person, or that none can decide on.
     pub(super) fn patience(&self, call: &ToolCall) -> Option<Duration> {
         self.find(&call.name)?.approval.as_ref()?.patience(&call.arguments)
     }
