@@ -63,6 +63,8 @@ const MOST_AT_ONCE: usize = 8;
 const BUSY_WAIT: &str = "5";
 /// Longest wait for a client that does not read the events of a turn that goes on.
 const UNREAD: Duration = Duration::from_secs(10);
+/// Text of the answer to a decision that is kept.
+const KEPT: &str = "[decided: the turn goes on with the next request of its own caller]";
 /// Error of a turn whose task ended.
 const CUT_OFF: &str = "the turn was cut off";
 /// Error for a client that did not read.
@@ -183,9 +185,7 @@ async fn decide(
         Err(busy @ DecisionError::Busy) => {
             return Ok(([(RETRY_AFTER, BUSY_WAIT)], ErrorResponse::from(busy)).into_response());
         }
-        Err(DecisionError::Kept(waiting)) => {
-            return Ok((StatusCode::ACCEPTED, Json(kept_reply(&waiting))).into_response());
-        }
+        Err(DecisionError::Kept(waiting)) => return Ok(kept(&waiting, is_stream).await),
         decided => decided?,
     };
     let caller = Agent::caller_of(&claimed, caller, &app.ledger);
@@ -211,11 +211,19 @@ async fn decide(
 }
 
 /// Returns the answer to a decision that is kept until the caller of its turn comes back.
-fn kept_reply(waiting: &WaitingTurn) -> Value {
+async fn kept(waiting: &WaitingTurn, is_stream: bool) -> Response {
     // Texts and JSON values under string keys: this cannot fail.
     let mut reply = serde_json::to_value(waiting).unwrap_or_default();
-    reply["reply"] = "[decided: the turn goes on with the next request of its own caller]".into();
-    reply
+    if is_stream {
+        let last = json!({ "conversation_id": reply["conversation_id"], "decided": true });
+        let told = async move |client: Sender<TurnEvent>| {
+            let _ = client.send(KEPT.into()).await;
+            Ok::<_, String>(last)
+        };
+        return sse::respond(&[], told).await;
+    }
+    reply["reply"] = KEPT.into();
+    (StatusCode::ACCEPTED, Json(reply)).into_response()
 }
 
 impl From<DecisionError> for ErrorResponse {

@@ -7,25 +7,31 @@ use sqlx::{Row, postgres::PgRow};
 use super::turn::ParkedTurn;
 use crate::{models::ToolCall, tools::Decider};
 
-/// Calls for an approver. Versions that know no approver read only a list, so that they show and decide none of these.
+/// Call for an approver. Versions that know no approver cannot read it, so that they show and decide none of these.
 #[derive(Serialize, Deserialize)]
-struct ApproverCalls<C> {
+struct ApproverCall<C> {
     approver: C,
 }
+
+/// Begin of the column `calls` where an approver decides.
+const FOR_APPROVER: &str = r#"[{"approver":"#;
 
 /// Returns the column `calls` of a turn.
 pub(super) fn calls_column(turn: &ParkedTurn) -> Result<String, sqlx::Error> {
     match turn.by {
         Decider::Caller => json(&turn.calls),
-        Decider::Approver => json(&ApproverCalls { approver: &turn.calls }),
+        Decider::Approver => {
+            json(&turn.calls.iter().map(|approver| ApproverCall { approver }).collect::<Vec<ApproverCall<&ToolCall>>>())
+        }
     }
 }
 
 /// Parses the column `calls`: who decides, and the calls. `None` for one that another version of this runtime wrote and cannot be read.
 pub(super) fn read_calls(row: &PgRow) -> Result<Option<(Decider, Vec<ToolCall>)>, sqlx::Error> {
-    if row.try_get::<&str, _>("calls")?.starts_with('{') {
-        let found: Option<ApproverCalls<Vec<ToolCall>>> = read_json(row, "calls")?;
-        return Ok(found.map(|found| (Decider::Approver, found.approver)));
+    if row.try_get::<&str, _>("calls")?.starts_with(FOR_APPROVER) {
+        let found: Option<Vec<ApproverCall<ToolCall>>> = read_json(row, "calls")?;
+        let calls = |found: Vec<ApproverCall<ToolCall>>| found.into_iter().map(|call| call.approver).collect();
+        return Ok(found.map(|found| (Decider::Approver, calls(found))));
     }
     Ok(read_json(row, "calls")?.map(|calls| (Decider::Caller, calls)))
 }

@@ -148,6 +148,11 @@ async fn no_header_of_an_approver_reaches_a_tool() {
         assert_eq!((status, &kept["decided"], bank.payments()), (202, &json!(true), 0), "{kept}");
         assert_eq!(kept["reply"], "[decided: the turn goes on with the next request of its own caller]");
     }
+    let stream = runner.client.post(runner.url(&format!("/approvals/{}", task.as_str().unwrap())));
+    let stream = by(stream, "bob!").header("accept", "text/event-stream");
+    let stream = stream.body(json!({ "approvals": approve("call_1") }).to_string()).send().await.unwrap();
+    let events = stream.text().await.unwrap();
+    assert!(events.contains("[decided: ") && events.contains("event: done"), "{events}");
     assert_eq!(runner.decide_by("eve!", task, approve("call_1")).await.0, 409);
     let (status, refused) = runner.decide_by("ada", task, reject("call_1", "no")).await;
     assert_eq!((status, bank.payments()), (403, 0), "the caller only goes on: {refused}");
