@@ -27,8 +27,8 @@ const NO_ANSWER: &str = "the turn that waited has no answer: its conversation wa
 impl A2a {
     /// Returns what a task waits for. The text names no task of the parked turn, as its [note](ParkedReply::note) does not.
     pub(super) fn wait(&self, parked: &ParkedReply) -> TaskWait {
-        let (names, agent, namespace) = (parked.names(), &self.name, &self.namespace);
-        let text = format!("waiting until you approve {names}: recif approve agent/{agent} -n {namespace}");
+        let (wait, agent, namespace) = (parked.wait(), &self.name, &self.namespace);
+        let text = format!("{wait}: recif approve agent/{agent} -n {namespace}");
         // Texts and JSON values under string keys: this cannot fail.
         TaskWait { text, approval: serde_json::to_value(parked).unwrap_or_default() }
     }

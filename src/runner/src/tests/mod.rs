@@ -9,6 +9,7 @@ mod approval_edges;
 mod approval_faults;
 mod approval_report;
 mod approval_rounds;
+mod approver;
 mod budgets;
 mod chat;
 mod config;
