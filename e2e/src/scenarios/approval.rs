@@ -129,6 +129,8 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
 
     ns.start(&agent("speaks", json!({"tools": ["sum"], "storage": "memory", "protocol": "a2a"}))).await?;
     let (code, said) = ns.env.recif(&["chat", "agent/speaks", message, "-n", &ns.name]).await?;
+    // The card offers the extension by which the chat gets to know the calls.
+    ensure!(said.contains(r#"waiting for approval: calculator {"expression":"6*7"}"#), "{said}");
     let (_, command) = said.split_once("decide with: recif approve agent/speaks ").context(said.clone())?;
     let task = command.split_whitespace().next().context("no task")?;
     ensure!(code == 0, "exit code {code}: {said}");
