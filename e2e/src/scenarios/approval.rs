@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     flows::provide_stub,
-    gateway_auth::{GRANTED, bind, token, with_token},
-    traffic::send_request,
+    gateway_auth::{GRANTED, bind, send_request, token, with_token},
 };
 use crate::{
     client::ClientTarget,
@@ -144,7 +143,7 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
     let waits_no_more = |it: &Object| it.condition("ApprovalsPending").reason == "NothingWaits";
     ns.until(AGENT, "careful", START_TIMEOUT, "says that no call waits", waits_no_more).await?;
     let service = ClientTarget::service(&ns, "careful").await?;
-    let metrics = send_request(&ns, &service, "GET", "/metrics").await?;
+    let metrics = send_request(&ns, &service, "GET", "/metrics", "").await?;
     for line in [
         "recif_runner_approvals_pending 0",
         r#"recif_runner_approvals_total{outcome="approved"} 1"#,
@@ -155,6 +154,8 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
 
     ns.start(&agent("speaks", json!({"tools": ["sum"], "storage": "memory", "protocol": "a2a"}))).await?;
     let (code, said) = ns.env.recif(&["chat", "agent/speaks", message, "-n", &ns.name]).await?;
+    // The card offers the extension by which the chat gets to know the calls.
+    ensure!(said.contains(r#"waiting for approval: calculator {"expression":"6*7"}"#), "{said}");
     let (_, command) = said.split_once("decide with: recif approve agent/speaks ").context(said.clone())?;
     let task = command.split_whitespace().next().context("no task")?;
     ensure!(code == 0, "exit code {code}: {said}");

@@ -178,7 +178,7 @@ fn deciders(waiting: &ListedTask) -> String {
 }
 
 /// Returns a text on one line in which nothing is hidden: what a person approves must be what is sent.
-fn visible(text: &str) -> String {
+pub(super) fn visible(text: &str) -> String {
     escape_hidden(text).replace('\n', "\\u{a}").replace('\t', "\\u{9}")
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A task stops as its turn is [parked](crate::parking), and its row says no more than that. Which calls wait, that the turn goes on, and
 //! its answer are read from the parked turns and the conversation whenever a client asks, until the answer is known: any replica may go on
-//! with the turn, and each tells the same.
+//! with the turn, and each tells the same. A client that [decides](super::deciding) by a message follows the turn as it goes on.
 
 use std::{cmp::Reverse, sync::Arc};
 

@@ -304,6 +304,11 @@ impl ParkedReply {
         Self { task: task.to_owned(), approval: AskedApproval { by, expires, tools } }
     }
 
+    /// Returns the id by which the turn is decided.
+    pub(crate) fn task(&self) -> &str {
+        &self.task
+    }
+
     /// Returns a note for clients that read the text alone. It does not have the task: a model that asks this agent by a tool reads the
     /// text too, and must not decide in a person's place.
     pub(crate) fn note(&self) -> String {

@@ -7,6 +7,7 @@ mod approval_a2a;
 mod approval_callers;
 mod approval_edges;
 mod approval_faults;
+mod approval_hitl;
 mod approval_report;
 mod approval_rounds;
 mod approver;
