@@ -186,7 +186,7 @@ async fn decide(
         Err(busy @ DecisionError::Busy) => {
             return Ok(([(RETRY_AFTER, BUSY_WAIT)], ErrorResponse::from(busy)).into_response());
         }
-        Err(DecisionError::Kept(waiting)) => return Ok(kept(&waiting, is_stream).await),
+        Err(DecisionError::Kept(decision)) => return Ok(kept(&decision.waiting, is_stream).await),
         decided => decided?,
     };
     let caller = Agent::caller_of(&claimed, caller, &app.ledger);
@@ -217,11 +217,11 @@ async fn kept(waiting: &WaitingTurn, is_stream: bool) -> Response {
     let mut reply = serde_json::to_value(waiting).unwrap_or_default();
     if is_stream {
         let last = json!({ "conversation_id": reply["conversation_id"], "decided": true });
-        let told = async move |client: Sender<TurnEvent>| {
+        let note = async move |client: Sender<TurnEvent>| {
             let _ = client.send(KEPT.into()).await;
             Ok::<_, String>(last)
         };
-        return sse::respond(&[], told).await;
+        return sse::respond(&[], note).await;
     }
     reply["reply"] = KEPT.into();
     (StatusCode::ACCEPTED, Json(reply)).into_response()

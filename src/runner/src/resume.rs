@@ -159,23 +159,26 @@ impl Agent {
         caller: &CallerContext,
         decisions: Decisions,
     ) -> Result<ClaimedTurn, DecisionError> {
-        let needs_key = self.model.needs_key();
-        let claimed = self.parked.decide(task, caller, needs_key, decisions).await.inspect_err(|error| {
-            if let DecisionError::Kept(_) = error {
-                let approver = caller.user.as_deref();
-                tracing::info!(
-                    approver,
-                    task,
-                    "the decision on calls that waited is kept until their caller comes back"
-                );
-            }
-        })?;
-        let [approved, rejected] =
-            claimed.ruling.as_ref().map(|ruling| ruling.tool_names(&claimed.turn.calls)).unwrap_or_default();
-        let (user, approver, round) = (claimed.owner.as_deref(), caller.user.as_deref(), claimed.turn.round);
-        tracing::info!(user, approver, task, round, approved, rejected, "calls that waited were decided on");
-        self.note_decision(caller, &claimed);
-        Ok(claimed)
+        let decided = self.parked.decide(task, caller, self.model.needs_key(), decisions).await;
+        match &decided {
+            Ok(claimed) => self.note_claim(caller, claimed),
+            Err(DecisionError::Kept(kept)) => self.note_kept(caller, task, kept).await,
+            Err(_) => {}
+        }
+        decided
+    }
+
+    /// Claims a turn of the caller that is decided and needs its headers or key, where the request has these and no process continues the
+    /// turn.
+    ///
+    /// # Errors
+    /// The database did not take it, or there are no random numbers.
+    pub(crate) async fn claim_decided(
+        &self,
+        task: &str,
+        caller: &CallerContext,
+    ) -> Result<Option<ClaimedTurn>, DecisionError> {
+        self.parked.claim_decided(task, caller, self.model.needs_key()).await
     }
 
     /// Claims a turn that is to be continued without its caller, and returns it with what is known of that caller: the name, and the

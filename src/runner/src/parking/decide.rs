@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{
     DecisionError, ParkedTurns, lock,
     rulings::{Decisions, Ruling},
-    turn::{Claim, ClaimedTurn, FoundTurn},
+    turn::{Claim, ClaimedTurn, FoundTurn, KeptDecision},
 };
 use crate::{caller::CallerContext, conversations::history::owner_column, models::ModelError, tools::Decider};
 
@@ -41,6 +41,16 @@ impl FoundTurn {
             _ => Ok(ruling),
         }
     }
+
+    /// Checks that a request of the user whose turn it is has what the turn needs.
+    fn check_needs(&self, caller: &CallerContext, needs_key: bool) -> Result<(), DecisionError> {
+        let needed = self.forwarded.as_ref().ok_or(DecisionError::OtherVersion)?;
+        if needs_key && caller.key.is_none() {
+            return Err(ModelError::no_key().into());
+        }
+        let missing: Vec<&str> = needed.iter().filter(|name| !caller.headers.has(name)).map(String::as_str).collect();
+        if missing.is_empty() { Ok(()) } else { Err(DecisionError::MissingHeaders(missing.join(", "))) }
+    }
 }
 
 impl ParkedTurns {
@@ -60,26 +70,15 @@ impl ParkedTurns {
         let unknown = || DecisionError::unknown(task);
         let found = self.find(task).await?.ok_or_else(unknown)?;
         let ruling = found.ruling_of(task, caller, decisions)?;
-        let needed = found.forwarded.as_ref().ok_or(DecisionError::OtherVersion)?;
-        if found.owner != owner_column(&caller.user) {
-            if found.needs_caller {
-                return Err(self.keep(task, &found, &ruling).await?);
-            }
-        } else if needs_key && caller.key.is_none() {
-            return Err(ModelError::no_key().into());
-        } else {
-            let missing: Vec<&str> =
-                needed.iter().filter(|name| !caller.headers.has(name)).map(String::as_str).collect();
-            if !missing.is_empty() {
-                return Err(DecisionError::MissingHeaders(missing.join(", ")));
-            }
+        if found.forwarded.is_none() {
+            return Err(DecisionError::OtherVersion);
         }
-        let claim = Claim::new(task)?;
-        let claimed = match self {
-            Self::Memory(memory) => lock(memory).rule(&claim, &found.owner, &ruling, Instant::now()),
-            Self::Postgres(rows) => rows.rule(&claim, &found.owner, &ruling).await?,
-        };
-        match claimed {
+        if found.owner == owner_column(&caller.user) {
+            found.check_needs(caller, needs_key)?;
+        } else if found.needs_caller {
+            return Err(self.keep(task, &found, &ruling).await?);
+        }
+        match self.rule(task, &found.owner, &ruling).await? {
             Some(claimed) => Ok(claimed),
             // Another decision came first, or the turn is being continued.
             None => match self.find(task).await? {
@@ -91,19 +90,51 @@ impl ParkedTurns {
         }
     }
 
+    /// Claims a turn of this caller that is decided and needs its headers or key, where the request has these and no process continues the
+    /// turn.
+    ///
+    /// # Errors
+    /// The database did not take it, or there are no random numbers.
+    pub(crate) async fn claim_decided(
+        &self,
+        task: &str,
+        caller: &CallerContext,
+        needs_key: bool,
+    ) -> Result<Option<ClaimedTurn>, DecisionError> {
+        let owner = owner_column(&caller.user);
+        let Some(found) = self.find(task).await? else { return Ok(None) };
+        let goes_on = found.owner == owner && found.needs_caller && found.check_needs(caller, needs_key).is_ok();
+        match &found.ruling {
+            Some(ruling) if goes_on => self.rule(task, &owner, ruling).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// Rules on a turn and claims it; `None` where another decision came first, or a process continues the turn.
+    async fn rule(&self, task: &str, owner: &str, ruling: &Ruling) -> Result<Option<ClaimedTurn>, DecisionError> {
+        let claim = Claim::new(task)?;
+        Ok(match self {
+            Self::Memory(memory) => lock(memory).rule(&claim, owner, ruling, Instant::now()),
+            Self::Postgres(rows) => rows.rule(&claim, owner, ruling).await?,
+        })
+    }
+
     /// Keeps the ruling of an approver on a turn that needs its own caller, and returns that it is kept, or why not.
     async fn keep(&self, task: &str, found: &FoundTurn, ruling: &Ruling) -> Result<DecisionError, DecisionError> {
         let is_kept = match self {
             Self::Memory(memory) => lock(memory).keep_ruling(task, ruling, Instant::now()),
             Self::Postgres(rows) => rows.keep_ruling(task, ruling).await?,
         };
-        let kept = || DecisionError::Kept(Box::new(found.waiting(task, true)));
+        let kept = |is_new| {
+            let (waiting, round, calls) = (found.waiting(task, true), found.round, found.calls.clone());
+            DecisionError::Kept(Box::new(KeptDecision { waiting, round, calls, ruling: ruling.clone(), is_new }))
+        };
         if is_kept {
-            return Ok(kept());
+            return Ok(kept(true));
         }
         Ok(match self.find(task).await? {
             None => DecisionError::unknown(task),
-            Some(FoundTurn { ruling: Some(before), .. }) if before == *ruling => kept(),
+            Some(FoundTurn { ruling: Some(before), .. }) if before == *ruling => kept(false),
             Some(FoundTurn { ruling: Some(before), .. }) => DecisionError::Decided(before.by_whom()),
             Some(_) => DecisionError::Expired,
         })

@@ -165,6 +165,7 @@ impl ParkedInMemory {
             needs_caller: entry.turn.needs_caller,
             forwarded: Some(entry.turn.forwarded.clone()),
             ruling: entry.ruling.clone(),
+            round: entry.turn.round,
             is_expired: entry.is_expired(now),
             expires: entry.expires.1,
         })

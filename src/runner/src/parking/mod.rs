@@ -46,10 +46,10 @@ use super::{
 };
 
 pub(super) use self::{
-    rulings::Decisions,
+    rulings::{Decisions, Ruling},
     turn::{
-        CallProgress, Claim, ClaimedTurn, ForcedEnd, OpenTurn, ParkResult, ParkedReply, ParkedTurn, Progress, RENEWAL,
-        WaitingTurn, a2a_task_of, parked_id, sort_results,
+        CallProgress, Claim, ClaimedTurn, ForcedEnd, KeptDecision, OpenTurn, ParkResult, ParkedReply, ParkedTurn,
+        Progress, RENEWAL, WaitingTurn, a2a_task_of, parked_id, sort_results,
     },
 };
 
@@ -83,7 +83,7 @@ pub(super) enum DecisionError {
     #[error(
         "the decision is kept: the turn goes on with the next request of its own caller, whose headers or key it needs"
     )]
-    Kept(Box<WaitingTurn>),
+    Kept(Box<KeptDecision>),
     /// The turn needs headers of its caller that the decision does not have.
     #[error("send {0} as with the first request: tools of this turn need it")]
     MissingHeaders(String),

@@ -186,6 +186,7 @@ impl ParkedRows {
             calls,
             by,
             needs_caller: turn.as_ref().is_some_and(|turn| turn.needs_caller),
+            round: turn.as_ref().map_or(0, |turn| turn.round),
             forwarded: turn.filter(|_| is_readable).map(|turn| turn.forwarded),
             ruling,
             is_expired: row.try_get("expired")?,

@@ -79,7 +79,7 @@ impl Decisions {
 
 impl Ruling {
     /// Reports whether this user decided; empty for one without a name.
-    pub(super) fn is_by(&self, user: &str) -> bool {
+    pub(crate) fn is_by(&self, user: &str) -> bool {
         self.by == user
     }
 

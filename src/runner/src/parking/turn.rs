@@ -186,6 +186,8 @@ pub(super) struct FoundTurn {
     /// Names of the headers that a request which goes on with the turn has to have; `None` where this version cannot go on with it.
     pub(super) forwarded: Option<Vec<String>>,
     pub(super) ruling: Option<Ruling>,
+    /// Number of times that the turn was parked.
+    pub(super) round: u64,
     pub(super) is_expired: bool,
     pub(super) expires: Timestamp,
 }
@@ -196,6 +198,21 @@ impl FoundTurn {
         let Self { owner, conversation, calls, by, expires, .. } = self;
         WaitingTurn::new(task, owner, conversation.clone(), decided, calls, *by, *expires)
     }
+}
+
+/// Decision of an approver that is kept until the caller of its turn comes back.
+#[derive(Debug)]
+pub(crate) struct KeptDecision {
+    /// The turn.
+    pub(crate) waiting: WaitingTurn,
+    /// Number of times that the turn was parked.
+    pub(crate) round: u64,
+    /// Calls that are decided.
+    pub(crate) calls: Vec<ToolCall>,
+    /// The decision.
+    pub(crate) ruling: Ruling,
+    /// Set unless the same decision was kept before.
+    pub(crate) is_new: bool,
 }
 
 /// Turn of an agent that is being answered.
@@ -241,7 +258,7 @@ pub(crate) struct WaitingTurn {
     pub(super) conversation_id: ConversationId,
     /// User whose request began the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<String>,
+    pub(crate) user: Option<String>,
     /// Set once it is decided: the same decision again goes on with it where no process does.
     pub(crate) decided: bool,
     #[serde(flatten)]

@@ -74,10 +74,10 @@ async fn the_decision_of_an_approver_waits_for_a_caller_whose_headers_or_key_are
         for (task, needs_key) in [("headers", false), ("key", true)] {
             let turn = ParkedTurn { by: Decider::Approver, ..turn(60, true) };
             assert!(is_parked(parked.park(&id(task), &ada, &turn).await));
-            for _ in 0..2 {
+            for is_first in [true, false] {
                 let kept = parked.decide(task, &approver("bob"), needs_key, decisions(true)).await.unwrap_err();
-                let DecisionError::Kept(waiting) = kept else { panic!("{kept}") };
-                assert!(waiting.decided, "{task}");
+                let DecisionError::Kept(kept) = kept else { panic!("{kept}") };
+                assert!(kept.waiting.decided && kept.is_new == is_first, "{task}");
             }
             let other = parked.decide(task, &approver("eve"), needs_key, decisions(true)).await.unwrap_err();
             assert_eq!(other.to_string(), "already decided by bob");
