@@ -107,16 +107,36 @@ impl A2a {
         }
     }
 
-    /// Copies the progress of a task to `copy` once another process has gone on with its turn; false where that takes too long, or this
-    /// process drains.
+    /// Returns the task of a decision as its client gets to know it once `watched` has ended. A copy that failed says only that this process
+    /// does not go on with the turn: the task itself knows its end.
+    ///
+    /// # Errors
+    /// The turn goes on elsewhere, or once the decision is sent again; or the task cannot be read.
+    pub(super) async fn decided(&self, watched: Arc<Task>) -> Result<Arc<Task>, RpcError> {
+        let TaskProgress { phase, error, .. } = watched.snapshot();
+        if phase != TaskPhase::Failed {
+            return Ok(watched);
+        }
+        let task = self.tasks.get(&watched.id, &watched.user).await?;
+        match self.present(&task).await?.phase {
+            TaskPhase::Working => Err(RpcError::Unavailable(error.unwrap_or_default())),
+            _ => Ok(task),
+        }
+    }
+
+    /// Copies the progress of a task to `copy` once another process has gone on with its turn; false where that takes too long, this
+    /// process drains, or the text is not a continuation of what the client has seen.
     async fn follow_waited(&self, task: &Task, copy: &Task) -> bool {
         let begun = Instant::now();
         while !self.requests.is_closed() && begun.elapsed() < OTHER_PROCESS_TIMEOUT {
             if let Ok(now) = self.present(task).await
                 && now.phase != TaskPhase::Working
             {
-                copy.follow(&now);
-                return true;
+                let goes_on = now.text.starts_with(&copy.snapshot().text);
+                if goes_on {
+                    copy.follow(&now);
+                }
+                return goes_on;
             }
             sleep(POLL_INTERVAL).await;
         }

@@ -25,11 +25,19 @@ struct Watcher {
     /// Bytes of text that were sent; `None` before the first event.
     sent: Option<usize>,
     ended: bool,
+    /// Set for a [copy](super::deciding) of a task, which may fail while the task works on elsewhere.
+    is_copy: bool,
 }
 
-/// Responds to the request `id` with the events of `task`.
-pub(super) fn respond(format: WireFormat, id: Value, task: Arc<Task>, history: Option<usize>) -> Response {
-    let watcher = Watcher { format, progress: task.watch(), task, sent: None, ended: false };
+/// Responds to the request `id` with the events of `task`. Those of a copy that fails break off: the client asks for the task itself.
+pub(super) fn respond(
+    format: WireFormat,
+    id: Value,
+    task: Arc<Task>,
+    history: Option<usize>,
+    is_copy: bool,
+) -> Response {
+    let watcher = Watcher { format, progress: task.watch(), task, sent: None, ended: false, is_copy };
     let events = stream::unfold(watcher, move |mut watcher| {
         let id = id.clone();
         async move {
@@ -50,6 +58,9 @@ impl Watcher {
             }
             {
                 let progress = self.progress.borrow_and_update();
+                if self.is_copy && progress.phase == TaskPhase::Failed {
+                    return None;
+                }
                 let Some(sent) = self.sent else {
                     // A working task may have no text yet: its text from here on is sent as artifact updates.
                     self.sent = Some(progress.text.len());

@@ -141,7 +141,8 @@ impl A2a {
         let result = match request {
             A2aRequest::Send(send) => self.send(format, caller, send).await?,
             A2aRequest::Stream(send) => {
-                return Ok(events::respond(format, id, self.start(&send, caller).await?, send.history));
+                let (task, is_copy) = (self.start(&send, caller).await?, send.decision.is_some());
+                return Ok(events::respond(format, id, task, send.history, is_copy));
             }
             A2aRequest::Get(TaskParams { id, history }) => {
                 self.show(format, &*self.tasks.get(&id, &caller.user).await?, history).await?
@@ -163,7 +164,7 @@ impl A2a {
                         about.id
                     )));
                 }
-                let events = events::respond(format, id, task.clone(), about.history);
+                let events = events::respond(format, id, task.clone(), about.history, false);
                 self.tasks.follow(task);
                 return Ok(events);
             }
@@ -214,13 +215,16 @@ impl A2a {
 
     async fn send(&self, format: WireFormat, caller: CallerContext, send: SendParams) -> Result<Value, RpcError> {
         let trace = caller.account.trace().clone();
-        let task = self.start(&send, caller).await?;
+        let mut task = self.start(&send, caller).await?;
         if !send.return_immediately {
             let mut progress = task.watch();
             let ended = progress.wait_for(|progress| progress.phase != TaskPhase::Working).await;
             ended.map_err(|_| RpcError::Internal("the task was lost".into()))?;
             drop(progress);
             self.tasks.wait_stored(&task, RowState::Ended).await;
+            if send.decision.is_some() {
+                task = self.decided(task).await?;
+            }
         }
         trace.set(A2A_TASK_STATE, wire::state(Version::V1, task.snapshot().phase));
         Ok(wire::wrapped(format.version, self.show(format, &task, send.history).await?))

@@ -286,10 +286,8 @@ async fn a_decision_that_comes_too_late_is_refused() {
     assert!(code == -32004 && is_late && bank.payments() == 0, "{code} {why}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_decided_gets_the_answer_though_another_process_goes_on_with_the_turn() {
-    let (server, bank) = (PostgresServer::start().await, Bank::open().await);
-    let gate = Arc::new(Notify::new());
+/// Returns the tool `pay`, which asks its caller, and whose calls end one by one as the gate is opened.
+async fn gated(gate: &Arc<Notify>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let closed = gate.clone();
@@ -299,22 +297,31 @@ async fn a_client_that_decided_gets_the_answer_though_another_process_goes_on_wi
     };
     tokio::spawn(async move { axum::serve(listener, Router::new().route("/", any(pay))).await });
     let approval = json!({ "when": "Always", "by": "Caller", "timeout": 60 });
-    let tools =
-        json!([{ "name": "pay", "type": "http", "method": "POST", "endpoint": url, "approval": approval }]).to_string();
-    let more = [&[("CORAIL_TOOLS", tools)][..], &database(&server.url("postgres"))].concat();
+    json!([{ "name": "pay", "type": "http", "method": "POST", "endpoint": url, "approval": approval }]).to_string()
+}
+
+/// Takes the claim on a turn away by this statement, as if its process had been stopped for long while the call was made.
+async fn take_claim(server: &PostgresServer, statement: &'static str) {
+    let mut connection = server.connect().await;
+    let begun = Instant::now();
+    while connection.execute(statement).await.unwrap().rows_affected() == 0 {
+        assert!(begun.elapsed() < SOON, "the call was not made");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_decided_gets_the_answer_though_another_process_goes_on_with_the_turn() {
+    let (server, bank, gate) = (PostgresServer::start().await, Bank::open().await, Arc::new(Notify::new()));
+    let more = [&[("CORAIL_TOOLS", gated(&gate).await)][..], &database(&server.url("postgres"))].concat();
     let shop = bank.agent_with(&more).await;
     let task = V1.send(&shop, &message("/tool pay {}")).await;
 
     let decided = decision(&task, &approve("call_1"));
     let take_over = async {
-        let mut connection = server.connect().await;
-        let begun = Instant::now();
-        // The claim is taken away as if this process had been stopped for long while the call was made.
         let lost = "UPDATE recif_parked SET claim = 'x', claimed_until = 'epoch' WHERE progress LIKE '%started%'";
-        while connection.execute(lost).await.unwrap().rows_affected() == 0 {
-            assert!(begun.elapsed() < SOON, "the call was not made");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        take_claim(&server, lost).await;
+        let (mut connection, begun) = (server.connect().await, Instant::now());
         let ended = "SELECT count(*) FROM recif_turns";
         while connection.fetch_one(ended).await.unwrap().get::<i64, _>(0) == 0 {
             assert!(begun.elapsed() < SOON, "the sweep did not go on with the turn");
@@ -325,4 +332,42 @@ async fn a_client_that_decided_gets_the_answer_though_another_process_goes_on_wi
     let (done, ()) = tokio::join!(V1.send(&shop, &decided), take_over);
     let unknown = "tool pay failed: the runtime died while it ran: its effect is unknown";
     assert_eq!((state(&done), text(&done)), (V1.completed, unknown), "{done}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_not_told_that_a_turn_failed_which_goes_on_at_another_process() {
+    let server = PostgresServer::start().await;
+    for method in [V1.send, V1.stream] {
+        let (gate, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let tools = [("CORAIL_AGENT_NAME", "shop".to_owned()), ("CORAIL_TOOLS", gated(&gate).await)];
+        let variables = [&tools[..], &database(&server.url("postgres"))].concat();
+        let stopped = stop.clone();
+        let stopped = async move { stopped.notified().await };
+        let shop = Runner::with_stop(stopped, Duration::from_secs(60), &variables).await;
+        assert_eq!(shop.get("/readyz").await.0, 200);
+        let task = V1.send(&shop, &message("/tool pay {}")).await;
+
+        let decided = decision(&task, &approve("call_1"));
+        let request = V1.request(&shop, "ada", method, &decided);
+        let take_over = async {
+            let lost = "UPDATE recif_parked SET claim = 'x', claimed_until = now() + interval '1 hour'
+                WHERE progress LIKE '%started%'";
+            take_claim(&server, lost).await;
+            gate.notify_one();
+            stop.notify_one();
+        };
+        let (response, ()) = tokio::join!(request.send(), take_over);
+        let response = response.unwrap();
+        if method == V1.stream {
+            let events = results(response).await;
+            let states: Vec<_> = events.iter().map(|event| state(&event["task"])).collect();
+            assert_eq!(states, [V1.works], "it breaks off: {events:?}");
+        } else {
+            assert_eq!(response.status(), 503);
+            let refused: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
+            let why = refused["error"]["message"].as_str().unwrap();
+            assert!(why.starts_with("another replica goes on with this turn"), "{refused}");
+        }
+        server.connect().await.execute("DELETE FROM recif_parked").await.unwrap();
+    }
 }
