@@ -2,7 +2,7 @@
 //!
 //! A decision is taken as at `POST /approvals/{task}`, and the turn goes on in a task of its own, which ends also if the client disconnects.
 //! The client watches a copy of the task with the answer as it comes; what the task has come to is [found](super::waiting) by all others in
-//! the conversation.
+//! the conversation. A turn that is decided and needs headers or the key of its caller goes on as that caller gets the task.
 
 use std::{
     sync::Arc,
@@ -72,12 +72,43 @@ impl A2a {
             return Err(if is_expired { DecisionError::Expired.into() } else { takes_no_message(&task.id) });
         };
         let claimed = agent.decide(turn.parked.task(), &caller, decisions).await?;
+        Ok(self.begin(agent, task, claimed, caller))
+    }
+
+    /// Returns a task of the caller as it is now. Where its turn is decided and needs headers or the key of the caller, it goes on with this
+    /// request.
+    ///
+    /// # Errors
+    /// There is no such task, or the parked turns or the conversation cannot be read or written.
+    pub(super) async fn get(&self, id: &str, caller: CallerContext) -> Result<(Arc<Task>, TaskProgress), RpcError> {
+        let task = self.tasks.get(id, &caller.user).await?;
+        let now = self.present(&task).await?;
+        if task.phase() == TaskPhase::InputRequired && now.phase == TaskPhase::Working {
+            self.go_on_decided(&task, caller).await?;
+        }
+        Ok((task, now))
+    }
+
+    /// Lets the decided turn of a task go on with this request, where the turn needs it and no process goes on with it.
+    async fn go_on_decided(&self, task: &Arc<Task>, caller: CallerContext) -> Result<(), RpcError> {
+        let agent = self.ready_agent()?;
+        let waiting = agent.parked.waiting_of(&task.id, &task.user).await.map_err(TurnError::from)?;
+        let decided = waiting.iter().find(|turn| turn.decided && turn.parked.is_of(&task.id));
+        let Some(turn) = decided else { return Ok(()) };
+        if let Some(claimed) = agent.claim_decided(turn.parked.task(), &caller).await? {
+            self.begin(agent, task.clone(), claimed, caller);
+        }
+        Ok(())
+    }
+
+    /// Begins to go on with the turn of a task, and returns the copy of the task that tells its progress.
+    fn begin(&self, agent: Arc<Agent>, task: Arc<Task>, claimed: ClaimedTurn, caller: CallerContext) -> Arc<Task> {
         let trace = caller.account.trace();
         trace.set(A2A_TASK_ID, task.id.clone());
         trace.set(GEN_AI_CONVERSATION_ID, task.context.clone());
         let watched = Arc::new(resumed(&task, claimed.turn.text.clone()));
         self.requests.spawn(self.clone().go_on(agent, task, watched.clone(), claimed, caller));
-        Ok(watched)
+        watched
     }
 
     /// Goes on with the turn of a task, and tells its progress to `watched`.
@@ -165,6 +196,9 @@ impl From<DecisionError> for RpcError {
         match error {
             DecisionError::Invalid(_) | DecisionError::MissingHeaders(_) => Self::Params(text),
             DecisionError::UnknownTask(_)
+            | DecisionError::NotApprover
+            | DecisionError::NotSignedIn
+            | DecisionError::Kept(_)
             | DecisionError::Decided(_)
             | DecisionError::Busy
             | DecisionError::Expired => Self::Unsupported(text),

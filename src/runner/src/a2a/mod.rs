@@ -145,7 +145,8 @@ impl A2a {
                 return Ok(events::respond(format, id, task, send.history, is_copy));
             }
             A2aRequest::Get(TaskParams { id, history }) => {
-                self.show(format, &*self.tasks.get(&id, &caller.user).await?, history).await?
+                let (task, now) = self.get(&id, caller).await?;
+                wire::task(format, &task, &now, history)
             }
             A2aRequest::Cancel(TaskParams { id, history }) => {
                 let task = self.tasks.get(&id, &caller.user).await?;

@@ -136,7 +136,7 @@ impl A2a {
         Ok(waiting)
     }
 
-    fn ready_agent(&self) -> Result<Arc<Agent>, RpcError> {
+    pub(super) fn ready_agent(&self) -> Result<Arc<Agent>, RpcError> {
         self.agent.clone().map_err(RpcError::Unavailable)
     }
 }

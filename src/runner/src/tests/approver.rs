@@ -1,5 +1,8 @@
 //! Calls that an approver decides on, at each door.
 
+use std::time::{Duration, Instant};
+
+use ::a2a::HITL_EXTENSION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use testing::postgres::PostgresServer;
@@ -8,13 +11,16 @@ use super::{
     Runner,
     a2a::{message, state},
     approval::{Bank, answer, approve, database, reject},
-    approval_edges::{park, yes},
+    approval_edges::{SOON, park, yes},
 };
 use crate::{agent::Agent, caller::CallerContext, parking::DecisionError, tools::Decider, usage::UsageLedger};
 
 /// Refusal of one who asked, or has not the right to approve.
 const NOT_APPROVER: &str = "an approver other than the caller decides this: it takes the right to create agents/approve, which the \
                             ClusterRole recif-approver gives";
+
+/// Text of a decision that is kept.
+const KEPT: &str = "[decided: the turn goes on with the next request of its own caller]";
 
 /// Returns a request of this user as the sidecar forwards it: an approver's name ends in `!`, and an empty name is none.
 fn by(request: reqwest::RequestBuilder, user: &str) -> reqwest::RequestBuilder {
@@ -25,12 +31,28 @@ fn by(request: reqwest::RequestBuilder, user: &str) -> reqwest::RequestBuilder {
     named.header("x-tenant", format!("{user} itself"))
 }
 
+/// Returns the tools of a bank, whose calls have headers of the caller's request.
+fn forwarding(bank: &Bank) -> String {
+    let mut tools = bank.tools();
+    for tool in tools.as_array_mut().unwrap() {
+        tool["forwardHeaders"] = json!(["X-Tenant", "X-Recif-User"]);
+    }
+    tools.to_string()
+}
+
 impl Runner {
     /// Sends a decision of this user.
     async fn decide_by(&self, user: &str, task: &Value, approvals: Value) -> (u16, Value) {
         let path = format!("/approvals/{}", task.as_str().unwrap());
         let request = by(self.client.post(self.url(&path)), user);
         answer(request.body(json!({ "approvals": approvals }).to_string())).await
+    }
+
+    /// Returns the response to a JSON-RPC request of this user, which activates the extension for decisions.
+    async fn rpc_by(&self, user: &str, method: &str, params: &Value) -> Value {
+        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
+        let request = self.client.post(self.url("/")).header("a2a-version", "1.0").body(body);
+        answer(by(request.header("a2a-extensions", HITL_EXTENSION), user)).await.1
     }
 
     /// Returns what waits for this user.
@@ -113,32 +135,33 @@ async fn a_stream_and_a_task_of_a2a_say_that_an_approver_has_to_decide() {
     let asked = events.iter().find(|(name, _)| name == "approval").unwrap();
     assert_eq!(asked.1["approval"]["by"], "Approver", "{events:?}");
 
-    let params = message("/tool audit {}");
-    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "SendMessage", "params": params }).to_string();
-    let request = runner.client.post(runner.url("/")).header("a2a-version", "1.0").body(body);
-    let (_, mut sent) = answer(by(request, "ada!")).await;
+    let mut sent = runner.rpc_by("ada!", "SendMessage", &message("/tool audit {}")).await;
     let task = sent["result"]["task"].take();
     assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
     let said = &task["status"]["message"];
     let expected = "waiting until an approver other than you approves `audit`: recif approve agent/shop -n team";
     assert_eq!(said["parts"][0]["text"], expected);
     let waiting = &said["metadata"]["recif.dev/waiting"];
+    let mut decision = message("decided");
+    decision["message"]["taskId"] = task["id"].clone();
+    let approvals = approve("call_1");
+    decision["message"]["metadata"] =
+        json!({ HITL_EXTENSION: { "type": "tool_approval_response", "approvals": approvals } });
+    let refused = runner.rpc_by("ada!", "SendMessage", &decision).await;
+    assert_eq!((&refused["error"]["code"], &refused["error"]["message"]), (&json!(-32004), &json!(NOT_APPROVER)));
+    let others = runner.rpc_by("bob!", "SendMessage", &decision).await;
+    assert_eq!(others["error"]["code"], -32001, "a task is its own user's, also for an approver: {others}");
+    assert_eq!(bank.payments(), 0);
     assert_eq!(runner.decide_by("ada!", &waiting["task"], approve("call_1")).await.0, 403);
     assert_eq!(runner.decide_by("bob!", &waiting["task"], approve("call_1")).await.0, 200);
-    let body = json!({ "jsonrpc": "2.0", "id": 8, "method": "GetTask", "params": { "id": task["id"] } }).to_string();
-    let request = runner.client.post(runner.url("/")).header("a2a-version", "1.0").body(body);
-    let (_, shown) = answer(by(request, "ada")).await;
+    let shown = runner.rpc_by("ada", "GetTask", &json!({ "id": task["id"] })).await;
     assert_eq!(state(&shown["result"]), "TASK_STATE_COMPLETED", "{shown}");
 }
 
 #[tokio::test]
 async fn no_header_of_an_approver_reaches_a_tool() {
     let bank = Bank::open().await;
-    let mut tools = bank.tools();
-    for tool in tools.as_array_mut().unwrap() {
-        tool["forwardHeaders"] = json!(["X-Tenant", "X-Recif-User"]);
-    }
-    let runner = bank.agent_with(&[("CORAIL_TOOLS", tools.to_string())]).await;
+    let runner = bank.agent_with(&[("CORAIL_TOOLS", forwarding(&bank))]).await;
     let chat = runner.client.post(runner.url("/chat")).body(json!({ "message": "/tool audit {}" }).to_string());
     let (status, waits) = answer(by(chat, "ada")).await;
     assert_eq!(status, 202, "{waits}");
@@ -146,7 +169,7 @@ async fn no_header_of_an_approver_reaches_a_tool() {
     for _ in 0..2 {
         let (status, kept) = runner.decide_by("bob!", task, approve("call_1")).await;
         assert_eq!((status, &kept["decided"], bank.payments()), (202, &json!(true), 0), "{kept}");
-        assert_eq!(kept["reply"], "[decided: the turn goes on with the next request of its own caller]");
+        assert_eq!(kept["reply"], KEPT);
     }
     let stream = runner.client.post(runner.url(&format!("/approvals/{}", task.as_str().unwrap())));
     let stream = by(stream, "bob!").header("accept", "text/event-stream");
@@ -160,6 +183,66 @@ async fn no_header_of_an_approver_reaches_a_tool() {
     assert_eq!((status, bank.payments()), (200, 1), "{paid}");
     assert_eq!(bank.last_header("x-tenant").as_deref(), Some("ada itself"));
     assert_eq!(bank.last_header("x-recif-user").as_deref(), Some("ada"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_whose_decision_is_kept_goes_on_as_its_caller_gets_the_task() {
+    let (server, bank) = (PostgresServer::start().await, Bank::open().await);
+    for more in [Vec::new(), database(&server.url("postgres")).to_vec()] {
+        let forwarding = [("CORAIL_TOOLS", forwarding(&bank))];
+        let (runner, before) = (bank.agent_with(&[&forwarding[..], &more[..]].concat()).await, bank.payments());
+        let mut sent = runner.rpc_by("ada", "SendMessage", &message("/tool audit {}")).await;
+        let task = sent["result"]["task"].take();
+        let get = json!({ "id": task["id"] });
+        let waits = runner.rpc_by("ada", "GetTask", &get).await;
+        assert_eq!(state(&waits["result"]), "TASK_STATE_INPUT_REQUIRED", "{waits}");
+        let waiting = &task["status"]["message"]["metadata"]["recif.dev/waiting"];
+        let id = waiting["approval"]["tools"][0]["id"].as_str().unwrap();
+        let (status, kept) = runner.decide_by("bob!", &waiting["task"], approve(id)).await;
+        assert_eq!((status, &kept["reply"], bank.payments()), (202, &json!(KEPT), before), "{kept}");
+
+        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": get }).to_string();
+        let request = runner.client.post(runner.url("/")).header("a2a-version", "1.0").header("x-recif-user", "ada");
+        let (_, shown) = answer(request.body(body)).await;
+        assert_eq!(state(&shown["result"]), "TASK_STATE_WORKING", "a request without the header: {shown}");
+        assert_eq!(runner.rpc_by("bob!", "GetTask", &get).await["error"]["code"], -32001);
+        let begun = Instant::now();
+        loop {
+            let shown = runner.rpc_by("ada", "GetTask", &get).await;
+            if state(&shown["result"]) == "TASK_STATE_COMPLETED" {
+                break;
+            }
+            assert_eq!(state(&shown["result"]), "TASK_STATE_WORKING", "{shown}");
+            assert!(begun.elapsed() < SOON, "{shown}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!((bank.payments(), bank.last_header("x-tenant").as_deref()), (before + 1, Some("ada itself")));
+    }
+}
+
+#[tokio::test]
+async fn a_kept_decision_is_reported_with_the_request_of_its_approver_and_counted_once() {
+    let bank = Bank::open().await;
+    let runner = bank.agent_with(&[("CORAIL_TOOLS", forwarding(&bank))]).await;
+    let chat = runner.client.post(runner.url("/chat")).body(json!({ "message": "/tool audit {}" }).to_string());
+    let (_, waits) = answer(by(chat, "ada")).await;
+    let task = waits["task"].as_str().unwrap();
+    let expected = format!("task=\"{task}\", approved=\"call_1\"");
+    for (user, approvals, status, reported) in [
+        ("bob!", approve("call_1"), 202, Some(expected.as_str())),
+        ("bob!", approve("call_1"), 202, Some(expected.as_str())),
+        ("ada", json!([]), 200, None),
+    ] {
+        let request = by(runner.client.post(runner.url(&format!("/approvals/{task}"))), user);
+        let response = request.body(json!({ "approvals": approvals }).to_string()).send().await.unwrap();
+        let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap());
+        assert_eq!((response.status().as_u16(), header("x-recif-approval")), (status, reported), "{user}");
+        let pending = header("x-recif-approvals").unwrap();
+        assert!(pending.ends_with(", calls=0"), "{user}: no call waits for a decision: {pending}");
+    }
+    let (_, metrics) = runner.get("/metrics").await;
+    let counted = r#"recif_runner_approvals_total{outcome="approved"} 1"#;
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
 }
 
 #[tokio::test]
