@@ -363,7 +363,7 @@ async fn call(State(a2a): State<A2a>, headers: HeaderMap, body: Result<Bytes, By
         return RpcError::ContentType("the body must be application/json".into()).respond(&Value::Null);
     }
     let version = headers.get("a2a-version").map(|version| version.to_str().unwrap_or("?").to_owned());
-    // An agent whose tools ask nobody does not have the extension.
+    // An agent whose tools ask no person does not have the extension.
     let extensions = if a2a.asks_people() { hitl::requested(&headers) } else { Vec::new() };
     let mut response = match JsonRpcRequest::read(&body) {
         Ok(call) => {

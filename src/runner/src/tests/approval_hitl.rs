@@ -282,7 +282,7 @@ async fn a_decision_that_comes_too_late_is_refused() {
     }
     let (code, why) = V1.refused(&shop, "ada", &decision(&task, &approve("call_1"))).await;
     // The sweep may have ended the turn meanwhile.
-    let is_late = why.starts_with("nobody decided in time") || why.contains("takes no further message");
+    let is_late = why.starts_with("no user decided in time") || why.contains("takes no further message");
     assert!(code == -32004 && is_late && bank.payments() == 0, "{code} {why}");
 }
 
