@@ -134,14 +134,14 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
         let words = ["approve", "agent/careful", task, "-n", ns.name.as_str()];
         let (code, answer) = ns.env.recif(&[&words[..], flags].concat()).await?;
         ensure!(code == 0 && answer.contains(expected), "exit code {code}: {answer}");
+        let waits_no_more = |it: &Object| it.condition("ApprovalsPending").reason == "NothingWaits";
+        ns.until(AGENT, "careful", START_TIMEOUT, "says that no call waits", waits_no_more).await?;
     }
     let (code, left) = ns.env.recif(&["approve", "agent/careful", "-n", &ns.name]).await?;
     ensure!(code == 0 && left.contains("nothing waits for you"), "exit code {code}: {left}");
     let (code, left) = ns.env.recif(&["approvals", "-n", &ns.name]).await?;
     let nothing = format!("nothing waits for you in namespace {}", ns.name);
     ensure!(code == 0 && left.contains(&nothing), "exit code {code}: {left}");
-    let waits_no_more = |it: &Object| it.condition("ApprovalsPending").reason == "NothingWaits";
-    ns.until(AGENT, "careful", START_TIMEOUT, "says that no call waits", waits_no_more).await?;
     let service = ClientTarget::service(&ns, "careful").await?;
     let metrics = send_request(&ns, &service, "GET", "/metrics", "").await?;
     for line in [

@@ -94,7 +94,10 @@ impl ParkedRows {
     /// Implements [`super::ParkedTurns::pending`].
     pub(super) async fn pending(&self) -> Result<PendingCalls, DatabaseError> {
         if !self.is_there().await? {
-            return Ok(PendingCalls { at: Timestamp::now().as_millisecond(), ..PendingCalls::default() });
+            // The clock of this process may be ahead of the database's, and hide the count after the first call.
+            let now = sqlx::query_scalar::<_, i64>("SELECT (extract(epoch FROM now()) * 1000)::bigint");
+            let at = self.run(now.fetch_one(self.scope.database.pool())).await?;
+            return Ok(PendingCalls { at, ..PendingCalls::default() });
         }
         let row = sqlx::query(
             "SELECT (extract(epoch FROM now()) * 1000)::bigint AS counted, \
