@@ -5,7 +5,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crds::pending_calls::PendingCalls;
-use jiff::Timestamp;
 use sqlx::{Row, postgres::PgRow};
 
 use super::{

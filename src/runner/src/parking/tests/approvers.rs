@@ -74,6 +74,8 @@ async fn the_decision_of_an_approver_waits_for_a_caller_whose_headers_or_key_are
         for (task, needs_key) in [("headers", false), ("key", true)] {
             let turn = ParkedTurn { by: Decider::Approver, ..turn(60, true) };
             assert!(is_parked(parked.park(&id(task), &ada, &turn).await));
+            let undecided = parked.claim_decided(task, &keyed, needs_key).await.unwrap();
+            assert!(undecided.is_none(), "{task} waits for a decision");
             for is_first in [true, false] {
                 let kept = parked.decide(task, &approver("bob"), needs_key, decisions(true)).await.unwrap_err();
                 let DecisionError::Kept(kept) = kept else { panic!("{kept}") };
@@ -87,11 +89,16 @@ async fn the_decision_of_an_approver_waits_for_a_caller_whose_headers_or_key_are
                 let keyless = CallerContext { key: None, ..keyed.clone() };
                 let refused = parked.decide(task, &keyless, needs_key, decisions(true)).await.unwrap_err();
                 assert!(matches!(refused, DecisionError::Model(_)), "{refused}");
+                assert!(parked.claim_decided(task, &keyless, needs_key).await.unwrap().is_none());
             }
             assert!(parked.claim_due().await.unwrap().is_none(), "it waits for its caller");
+            let others = parked.claim_decided(task, &approver("bob"), needs_key).await.unwrap();
+            assert!(others.is_none(), "{task} is another user's");
             let again = if needs_key { decisions(true) } else { nothing.clone() };
             let claimed = parked.decide(task, &keyed, needs_key, again).await.unwrap();
             assert_eq!((&claimed.owner, claimed.ruling.unwrap().by_whom()), (&ada, " by bob".to_owned()));
+            let continued = parked.claim_decided(task, &keyed, needs_key).await.unwrap();
+            assert!(continued.is_none(), "{task} is being continued");
         }
     }
 }
