@@ -126,7 +126,8 @@ impl ParkedInMemory {
         let is_listed = |entry: &Entry| owner.is_none_or(|owner| entry.owner == owner);
         let waits = |entry: &Entry| is_listed(entry) && (entry.ruling.is_some() || !entry.is_expired(now));
         let mut found: Vec<_> = self.0.iter().filter(|(task, entry)| task.starts_with(begin) && waits(entry)).collect();
-        found.sort_by_key(|(_, entry)| entry.expires);
+        found.sort_by_key(|(_, entry)| (owner.is_none() && entry.ruling.is_some(), entry.expires));
+        found.truncate(usize::try_from(MOST_OF_USER).unwrap_or(usize::MAX));
         let shown = |(task, Entry { owner, turn, ruling, expires, .. }): (&String, &Entry)| {
             let conversation = turn.conversation.clone();
             WaitingTurn::new(task, owner, conversation, ruling.is_some(), &turn.calls, turn.by, expires.1)

@@ -185,7 +185,7 @@ impl ParkedTurns {
         }
     }
 
-    /// Returns the same of all users, for an approver.
+    /// Returns the same of all users, for an approver: at most 100, and first those that wait for a decision.
     ///
     /// # Errors
     /// The database cannot be queried.

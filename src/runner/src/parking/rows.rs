@@ -117,9 +117,10 @@ impl ParkedRows {
             "SELECT task, owner, conversation, calls, ruling IS NOT NULL AS decided, \
                  (extract(epoch FROM expires_at) * 1000000)::bigint AS expires FROM recif_parked \
              WHERE namespace = $1 AND agent = $2 AND ($3::text IS NULL OR owner = $3) \
-                 AND (ruling IS NOT NULL OR expires_at > now()) AND starts_with(task, $4) ORDER BY expires_at, task",
+                 AND (ruling IS NOT NULL OR expires_at > now()) AND starts_with(task, $4) \
+             ORDER BY $3::text IS NULL AND ruling IS NOT NULL, expires_at, task LIMIT $5",
         );
-        let rows = rows.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner).bind(begin);
+        let rows = rows.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner).bind(begin).bind(MOST_OF_USER);
         if !self.is_there().await? {
             return Ok(Vec::new());
         }

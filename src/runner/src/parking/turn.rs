@@ -24,7 +24,7 @@ pub(super) const CALLER_WAIT: Duration = Duration::from_secs(24 * 3600);
 pub(super) const MOST_ATTEMPTS: i64 = 5;
 /// Most parked turns of an agent.
 pub(super) const MOST: i64 = 1000;
-/// Most parked turns of one user.
+/// Most parked turns of one user, and most in a list.
 pub(super) const MOST_OF_USER: i64 = 100;
 /// Largest parked turn, in bytes.
 pub(super) const MAX_TURN: usize = 4 << 20;

@@ -104,6 +104,27 @@ async fn the_decision_of_an_approver_waits_for_a_caller_whose_headers_or_key_are
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_approver_sees_first_what_waits_and_of_that_a_bounded_number() {
+    let server = PostgresServer::start().await;
+    let (ada, bob): (UserName, UserName) = (Some("ada".into()), Some("bob".into()));
+    for parked in both(&server) {
+        for (task, seconds, user) in [("decided", 50, &ada), ("late", 70, &bob), ("soon", 60, &ada)] {
+            assert!(is_parked(parked.park(&id(task), user, &turn(seconds, false)).await));
+        }
+        parked.decided("decided", &ada, decisions(true)).await.unwrap();
+        let shown =
+            |turns: Vec<WaitingTurn>| turns.iter().map(|turn| turn.parked.task().to_owned()).collect::<Vec<_>>();
+        assert_eq!(shown(parked.all_waiting().await.unwrap()), ["soon", "late", "decided"]);
+        assert_eq!(shown(parked.waiting(&ada).await.unwrap()), ["decided", "soon"]);
+        for number in 2..MOST_OF_USER {
+            assert!(is_parked(parked.park(&id(&number.to_string()), &ada, &turn(55, false)).await), "{number}");
+        }
+        let all = shown(parked.all_waiting().await.unwrap());
+        assert_eq!((all.len(), all.last().map(String::as_str)), (100, Some("late")), "the decided one is left out");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn versions_that_know_no_approver_decide_no_turn_of_one() {
     let server = PostgresServer::start().await;
     let parked = ParkedTurns::open(open(&server).database_scope());
