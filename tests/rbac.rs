@@ -181,6 +181,14 @@ fn the_operator_may_watch_every_kind_and_write_its_status() {
 }
 
 #[test]
+fn who_may_approve_may_do_nothing_else_and_others_may_not_approve() {
+    assert_eq!(rights("rbac/users.yaml", "recif-approver"), table(&[("agents/approve", "create")]));
+    for other in ["recif-view", "recif-edit", "recif-invoker"] {
+        assert!(!rights("rbac/users.yaml", other).contains("create agents/approve"), "{other}");
+    }
+}
+
+#[test]
 fn users_may_view_and_edit_every_kind() {
     let (view, edit) = (rights("rbac/users.yaml", "recif-view"), rights("rbac/users.yaml", "recif-edit"));
     for kind in crds::KINDS {

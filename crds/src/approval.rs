@@ -13,10 +13,14 @@ pub const NEVER: &str = "Never";
 pub const ALWAYS: &str = "Always";
 /// Calls that may change something wait.
 pub const ON_WRITE: &str = "OnWrite";
-/// The user whose request began the turn approves.
+/// The user whose request began the turn approves, or one with the right to approve.
 pub const CALLER: &str = "Caller";
-/// Another user than that one approves.
+/// Another user than that one approves, who has the right to.
 pub const APPROVER: &str = "Approver";
+
+/// Header by which a sidecar says that the user of a request has the right to `create` on `agents/approve`: `true`. It is there only where
+/// a gateway has signed that.
+pub const APPROVER_HEADER: &str = "x-recif-approver";
 
 /// Annotation of an Agent with an image of its own: `true` says that the image asks before it calls a tool with `approval`.
 pub const ASKS: &str = "recif.dev/asks";
@@ -31,7 +35,8 @@ pub struct Approval {
     #[schemars(extend("enum" = [NEVER, ALWAYS, ON_WRITE]))]
     #[serde(default = "always")]
     pub when: String,
-    /// Who approves: the user whose request began the turn (Caller), or another user (Approver). Default: Caller.
+    /// Who approves: the user whose request began the turn, or one with the right to create agents/approve (Caller), or only another
+    /// user with that right (Approver). Default: Caller.
     // A string and not an enum, as above.
     #[schemars(extend("enum" = [CALLER, APPROVER]))]
     #[serde(default = "caller")]

@@ -17,8 +17,10 @@ const MAX_REPORT: usize = 8192;
 const MAX_NUMBER: i64 = 999_999_999_999_999;
 /// Most ids of approved calls, and of rejected ones, in a report.
 const MOST_IDS: usize = 32;
-/// Longest id, in bytes; a longer one is cut.
+/// Longest id that is read, in bytes, and longest one of a task that is written; a longer one is cut.
 const MAX_ID: usize = 128;
+/// The same of the id of a call that is written, so that the ids of many calls are read too.
+const MAX_CALL_ID: usize = 64;
 
 /// Calls of one agent that wait for a decision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,8 +91,9 @@ impl DecidedCalls {
         approved: impl Iterator<Item = &'a str>,
         rejected: impl Iterator<Item = &'a str>,
     ) -> Self {
-        let (approved, rejected) = (approved.take(MOST_IDS).map(visible), rejected.take(MOST_IDS).map(visible));
-        Self { task: visible(task), approved: approved.collect(), rejected: rejected.collect() }
+        let call = |id: &str| visible(id, MAX_CALL_ID);
+        let (approved, rejected) = (approved.take(MOST_IDS).map(call), rejected.take(MOST_IDS).map(call));
+        Self { task: visible(task, MAX_ID), approved: approved.collect(), rejected: rejected.collect() }
     }
 
     /// Reads a report. `None`: it is none, or has more than ids.
@@ -127,9 +130,9 @@ fn is_id(text: &str) -> bool {
     (1..=MAX_ID).contains(&text.len()) && text.chars().all(is_visible)
 }
 
-/// Returns an id as a report can have it.
-fn visible(id: &str) -> Box<str> {
-    let shown = id.chars().take(MAX_ID).map(|letter| if is_visible(letter) { letter } else { '_' });
+/// Returns an id as a report can have it, with at most this many characters.
+fn visible(id: &str, most: usize) -> Box<str> {
+    let shown = id.chars().take(most).map(|letter| if is_visible(letter) { letter } else { '_' });
     let shown: String = shown.collect();
     if shown.is_empty() { "_".into() } else { shown.into() }
 }
@@ -180,8 +183,10 @@ mod tests {
         for wrong in ["", "approved=\"1\"", "task=\"\"", "task=t", "task=\"a b\"", "task=\"t\", approved=\"a\u{e9}\""] {
             assert_eq!(DecidedCalls::read(wrong.as_bytes()), None, "{wrong}");
         }
-        let many: Vec<String> = (0..40).map(|number| number.to_string()).collect();
-        let cut = DecidedCalls::new(&"t".repeat(200), many.iter().map(String::as_str), [].into_iter());
-        assert_eq!((cut.task.len(), cut.approved.len()), (128, 32));
+        let many = vec!["i".repeat(200); 40];
+        let ids = || many.iter().map(String::as_str);
+        let longest = DecidedCalls::new(&"t".repeat(200), ids(), ids());
+        assert_eq!((longest.task.len(), longest.approved.len(), longest.rejected[31].len()), (128, 32, 64));
+        assert_eq!(DecidedCalls::read(longest.to_string().as_bytes()), Some(longest));
     }
 }

@@ -67,6 +67,9 @@ pub struct WorkloadStatus {
     /// Prices by which costPerDay counts, for each million tokens in millionths of the currency, written by the scaler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<String>,
+    /// True if calls of a tool of an Agent, as last rendered, wait for a person. Gateways then review who may approve them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approvals: bool,
     /// Address of the workload inside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,

@@ -2,7 +2,7 @@
 //!
 //! An image that does not know `approval` in `CORAIL_TOOLS` would call such a tool like any other. Récif's own runner knows it; of any
 //! other image the author of the Agent has to say so. A turn that waits in memory is in one Pod, which the decision would not find
-//! among several.
+//! among several. Who may approve for others is known by a signature, which the sidecar verifies.
 
 use std::sync::Arc;
 
@@ -40,20 +40,19 @@ pub(super) fn unsupported<'a>(
     mut tools: impl Iterator<Item = (&'a str, &'a Approval)>,
     settings: &RenderSettings,
 ) -> Option<String> {
-    match replacement(agent, settings) {
-        Some(_) if asks(agent) == Some("true") => None,
-        Some((what, remedy)) => {
-            let (tool, _) = tools.next()?;
-            let remedy = format!("{remedy}, or annotate {ASKS}: \"true\"");
-            Some(format!("tool {tool:?} asks a person, and {what} may not know how: {remedy}"))
-        }
-        None => {
-            let (tool, _) = tools.find(|(_, approval)| approval.by != CALLER)?;
-            Some(format!(
-                "tool {tool:?} asks an approver, and Récif's runner asks only who called: set approval.by to Caller"
-            ))
-        }
+    let unknown = replacement(agent, settings).filter(|_| asks(agent) != Some("true"));
+    if let Some((what, remedy)) = unknown {
+        let (tool, _) = tools.next()?;
+        let remedy = format!("{remedy}, or annotate {ASKS}: \"true\"");
+        return Some(format!("tool {tool:?} asks a person, and {what} may not know how: {remedy}"));
     }
+    if agent.spec.traffic.proxy.enabled {
+        return None;
+    }
+    let (tool, _) = tools.find(|(_, approval)| approval.by != CALLER)?;
+    Some(format!(
+        "tool {tool:?} asks an approver, whom the sidecar knows by the gateway's signature: leave out proxy.enabled"
+    ))
 }
 
 /// Returns what runs in place of Récif's runner, if something does, and how to undo it.
@@ -257,17 +256,48 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_approver_is_asked_only_by_images_that_say_that_they_ask() {
-        for (image, expected) in [(settings().runner_image, "Failed"), ("r/mine:1".to_owned(), "Running")] {
+    async fn an_approver_is_asked_where_a_sidecar_knows_who_that_is() {
+        let ours = settings().runner_image;
+        for (image, by, sidecar, expected) in [
+            (ours.as_str(), "Approver", true, "Running"),
+            (ours.as_str(), "Approver", false, "Failed"),
+            (ours.as_str(), "Caller", false, "Running"),
+            ("r/mine:1", "Approver", true, "Running"),
+            ("r/mine:1", "Approver", false, "Failed"),
+        ] {
             let sim = Sim::new();
-            sim.store().create(&tool_id("pay"), pay(json!({"when": "Always", "by": "Approver"})));
-            let mut body = agent(json!({"image": image, "tools": ["pay"]}));
+            sim.store().create(&tool_id("pay"), pay(json!({"when": "Always", "by": by})));
+            let mut body = agent(json!({"image": image, "tools": ["pay"], "proxy": {"enabled": sidecar}}));
             body["metadata"]["annotations"] = json!({"recif.dev/asks": "true"});
             sim.store().create(&agent_id("a"), body);
-            Operator::start(&sim).run(MINUTE).await;
-            let [phase, _, message] = told(&sim);
-            assert_eq!(phase, expected, "{image}: {message}");
-            assert_eq!(message.contains("set approval.by to Caller"), expected == "Failed", "{message}");
+            let mut operator = Operator::start(&sim);
+            operator.run(MINUTE).await;
+            let [phase, reason, message] = told(&sim);
+            assert_eq!(phase, expected, "{image} {by} {sidecar}: {message}");
+            if expected == "Running" {
+                assert_eq!(tools(&sim)[0]["approval"]["by"], by, "{image} {sidecar}");
+                continue;
+            }
+            assert_eq!((reason.as_str(), tools(&sim)), ("ApprovalUnsupported", Value::Null), "{image}");
+            assert!(message.contains("tool \"pay\" asks an approver"), "{message}");
+            assert!(message.contains("leave out proxy.enabled"), "{message}");
+            sim.store().edit(&agent_id("a"), |body| body["spec"]["proxy"] = json!({"enabled": true}));
+            operator.run(MINUTE).await;
+            assert_eq!(told(&sim)[0], "Running", "{image}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_status_says_whether_calls_wait_for_a_person() {
+        let sim = Sim::new();
+        sim.store().create(&tool_id("pay"), pay(json!({"when": "OnWrite", "by": "Approver"})));
+        sim.store().create(&agent_id("a"), with_runner(json!({"tools": ["pay"]})));
+        let mut operator = Operator::start(&sim);
+        for (method, expected) in [("POST", json!(true)), ("GET", Value::Null), ("DELETE", json!(true))] {
+            sim.store().edit(&tool_id("pay"), |body| body["spec"]["method"] = method.into());
+            operator.run(MINUTE).await;
+            assert_eq!(told(&sim)[0], "Running", "{method}");
+            assert_eq!(sim.store().at(&agent_id("a"), "/status/approvals"), expected, "{method}");
         }
     }
 

@@ -32,7 +32,7 @@ use crate::{
 };
 
 impl ControlledKind for Agent {
-    const TABLE: Table<WorkloadPhase> = Table { render_version: 3, ..workload::TABLE };
+    const TABLE: Table<WorkloadPhase> = Table { render_version: 4, ..workload::TABLE };
     const CHILDREN: &'static [ChildKind] = ChildKind::ALL;
     const HAS_PODS: bool = true;
 
@@ -162,6 +162,7 @@ impl WorkloadKind for Agent {
         let fell_back = status.and_then(|status| status.machine.condition(condition_type::MODEL_FALLBACK).cloned());
         let rendered = RenderedWorkload {
             model,
+            approvals: asking.is_some(),
             config: render::agent_config_children(self, &config),
             content_hash: config.content_hash,
             running: Vec::from(running.map_err(terminal)?),

@@ -266,6 +266,7 @@ pub(crate) fn rendered_contract<K: WorkloadKind + Resource<DynamicType = ()>>(
         content_hash: contract.content_hash,
         overlay: runtime.pod_template.is_some(),
         model: None,
+        approvals: false,
         conditions: Vec::new(),
     })
 }

@@ -179,6 +179,7 @@ fn rendered(
         content_hash,
         overlay: server.spec.deployment.pod_template.is_some(),
         model: None,
+        approvals: false,
         conditions: Vec::new(),
     })
 }

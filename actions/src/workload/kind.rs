@@ -166,6 +166,8 @@ pub struct RenderedWorkload {
     pub overlay: bool,
     /// Model that it calls, such as `openai/gpt-5`, for kinds that have one of their own.
     pub model: Option<String>,
+    /// True if calls of its tools wait for a person.
+    pub approvals: bool,
     /// Conditions that rendering adds.
     pub conditions: Vec<Condition>,
 }

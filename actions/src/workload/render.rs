@@ -83,6 +83,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Render {
         status.content_hash = Some(rendered.content_hash);
         status.endpoint = Some(endpoint);
         status.model = rendered.model;
+        status.approvals = rendered.approvals;
         status.selector = Some(selector);
         let conditions = &mut status.machine.conditions;
         conditions.retain(|known| !RENDERED_CONDITIONS.contains(&known.type_.as_str()));

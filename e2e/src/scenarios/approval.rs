@@ -1,9 +1,12 @@
 //! Tests tools whose calls a person has to approve.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::{flows::provide_stub, traffic::send_request};
+use super::{
+    flows::provide_stub,
+    gateway_auth::{GRANTED, bind, send_request, token, with_token},
+};
 use crate::{
     client::ClientTarget,
     kinds::{AGENT, FLOW, TOOL},
@@ -11,6 +14,7 @@ use crate::{
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
+    watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -18,6 +22,8 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_flow_gets_no_tool_that_a_person_approves,
     a_call_waits_until_its_caller_approves_it,
     what_waits_is_approved_and_rejected_by_the_command,
+    an_approver_who_did_not_ask_decides,
+    an_approver_is_known_only_behind_a_sidecar,
 );
 
 /// Port of every agent's Service.
@@ -128,16 +134,16 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
         let words = ["approve", "agent/careful", task, "-n", ns.name.as_str()];
         let (code, answer) = ns.env.recif(&[&words[..], flags].concat()).await?;
         ensure!(code == 0 && answer.contains(expected), "exit code {code}: {answer}");
+        let waits_no_more = |it: &Object| it.condition("ApprovalsPending").reason == "NothingWaits";
+        ns.until(AGENT, "careful", START_TIMEOUT, "says that no call waits", waits_no_more).await?;
     }
     let (code, left) = ns.env.recif(&["approve", "agent/careful", "-n", &ns.name]).await?;
     ensure!(code == 0 && left.contains("nothing waits for you"), "exit code {code}: {left}");
     let (code, left) = ns.env.recif(&["approvals", "-n", &ns.name]).await?;
     let nothing = format!("nothing waits for you in namespace {}", ns.name);
     ensure!(code == 0 && left.contains(&nothing), "exit code {code}: {left}");
-    let waits_no_more = |it: &Object| it.condition("ApprovalsPending").reason == "NothingWaits";
-    ns.until(AGENT, "careful", START_TIMEOUT, "says that no call waits", waits_no_more).await?;
     let service = ClientTarget::service(&ns, "careful").await?;
-    let metrics = send_request(&ns, &service, "GET", "/metrics").await?;
+    let metrics = send_request(&ns, &service, "GET", "/metrics", "").await?;
     for line in [
         "recif_runner_approvals_pending 0",
         r#"recif_runner_approvals_total{outcome="approved"} 1"#,
@@ -148,10 +154,76 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
 
     ns.start(&agent("speaks", json!({"tools": ["sum"], "storage": "memory", "protocol": "a2a"}))).await?;
     let (code, said) = ns.env.recif(&["chat", "agent/speaks", message, "-n", &ns.name]).await?;
+    // The card offers the extension by which the chat gets to know the calls.
+    ensure!(said.contains(r#"waiting for approval: calculator {"expression":"6*7"}"#), "{said}");
     let (_, command) = said.split_once("decide with: recif approve agent/speaks ").context(said.clone())?;
     let task = command.split_whitespace().next().context("no task")?;
     ensure!(code == 0, "exit code {code}: {said}");
     let (code, answer) = ns.env.recif(&["approve", "agent/speaks", task, "-n", &ns.name, "--yes"]).await?;
     ensure!(code == 0 && answer.contains("42"), "exit code {code}: {answer}");
+    Ok(())
+}
+
+async fn an_approver_who_did_not_ask_decides(ns: Namespace) -> Result<()> {
+    let approval = json!({"when": "Always", "by": "Approver"});
+    ns.provide(&tool("sum", json!({"name": "calculator", "approval": approval}))).await?;
+    let running = ns.start(&agent("careful", json!({"tools": ["sum"], "storage": "memory"}))).await?;
+    ensure!(*running.at("/status/approvals") == true, "{}", running.describe());
+    let careful = ClientTarget::gateway(&ns, AGENT, "careful").await?;
+    let mut callers = Vec::new();
+    for (account, is_approver) in [("asker", false), ("chief", true), ("approver", true), ("stranger", false)] {
+        let token = token(&ns, account).await?;
+        bind(&ns, account, "ClusterRole", "recif-invoker").await?;
+        if is_approver {
+            bind(&ns, account, "ClusterRole", "recif-approver").await?;
+        }
+        callers.push(with_token(&careful, "Authorization", &token));
+    }
+    let [asker, chief, approver, stranger] = &callers[..] else { bail!("there are four callers") };
+    let message = json!({"message": r#"/tool calculator {"expression": "6*7"}"#}).to_string();
+    for asking in [asker, chief] {
+        let waits = send_request(&ns, asking, "POST", "/chat", &message).await?;
+        ensure!(waits.status == 202, "{waits:?}");
+        let waits: Value = serde_json::from_str(&waits.text).context("read what waits")?;
+        ensure!(waits["approval"]["by"] == "Approver", "{waits}");
+        let task = waits["task"].as_str().context("no task")?;
+        let path = format!("/approvals/{task}");
+        let decision =
+            json!({"approvals": [{"id": waits["approval"]["tools"][0]["id"], "approved": true}]}).to_string();
+        // A gateway may see later than the others that the tools of the agent ask.
+        poll(GRANTED, "what an approver sees", || async {
+            let listed = send_request(&ns, approver, "GET", "/approvals", "").await?;
+            ensure!(listed.status == 200 && listed.text.contains(task), "{listed:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        let own = send_request(&ns, asking, "GET", "/approvals", "").await?;
+        ensure!(own.status == 200 && own.text.contains(task), "{own:?}");
+        let others = send_request(&ns, stranger, "GET", "/approvals", "").await?;
+        ensure!(others.status == 200 && !others.text.contains(task), "{others:?}");
+        let spoofing = format!("{}X-Recif-Approver: true\r\n", stranger.headers);
+        let spoofing = ClientTarget { headers: spoofing, ..stranger.clone() };
+        for refused in [asking, stranger, &spoofing] {
+            let answer = send_request(&ns, refused, "POST", &path, &decision).await?;
+            let why = "an approver other than the caller decides this";
+            ensure!(answer.status == 403 && answer.text.contains(why), "{answer:?}");
+        }
+        let answer = send_request(&ns, approver, "POST", &path, &decision).await?;
+        ensure!(answer.status == 200 && answer.text.contains("42"), "{answer:?}");
+        let again = send_request(&ns, approver, "POST", &path, &decision).await?;
+        ensure!(again.status == 404, "{again:?}");
+    }
+    Ok(())
+}
+
+async fn an_approver_is_known_only_behind_a_sidecar(ns: Namespace) -> Result<()> {
+    let approval = json!({"when": "Always", "by": "Approver"});
+    ns.provide(&tool("sum", json!({"name": "calculator", "approval": approval}))).await?;
+    let fields = json!({"tools": ["sum"], "storage": "memory", "proxy": {"enabled": false}});
+    ns.apply(&agent("bare", fields)).await?;
+    let words = ["ApprovalUnsupported", r#"tool "sum" asks an approver"#, "leave out proxy.enabled"];
+    ns.await_agent_not_ready("bare", REPORT_TIMEOUT, "Failed", &words).await?;
+    ns.edit(AGENT, "bare", json!({"spec": {"proxy": {"enabled": true}}})).await?;
+    ns.await_agent_running("bare").await?;
     Ok(())
 }

@@ -29,7 +29,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
 /// User of the gateway's requests.
 const ACCOUNT: &str = "system:serviceaccount:recif-system:recif-gateway";
 /// Longest wait until a new permission is effective: a denial is cached for 5 s.
-const GRANTED: Duration = Duration::from_secs(20);
+pub(super) const GRANTED: Duration = Duration::from_secs(20);
 /// Body of a chat request.
 const HI: &str = r#"{"message":"hi"}"#;
 
@@ -39,11 +39,11 @@ pub(super) async fn send_request(
     target: &ClientTarget,
     method: &'static str,
     path: &str,
-    body: &'static str,
+    body: &str,
 ) -> Result<HttpClientResponse> {
-    let (target, path) = (target.clone(), path.to_owned());
+    let (target, path, body) = (target.clone(), path.to_owned(), body.to_owned());
     let inside = ns.env.netns().await?;
-    inside.run(async move { HttpClientConnection::request(&target, method, &path, body).await }).await
+    inside.run(async move { HttpClientConnection::request(&target, method, &path, &body).await }).await
 }
 
 /// Returns the target with only this token in this header.
@@ -78,7 +78,8 @@ async fn token_for(ns: &Namespace, account: &str, audiences: &[&str]) -> Result<
 /// and each gateway that asked keeps that verdict for 5 s.
 pub(super) async fn bind(ns: &Namespace, account: &str, kind: &str, role: &str) -> Result<()> {
     let binding = json!({
-        "apiVersion": ROLE_BINDING.api_version(), "kind": ROLE_BINDING.kind, "metadata": {"name": account},
+        "apiVersion": ROLE_BINDING.api_version(), "kind": ROLE_BINDING.kind,
+        "metadata": {"name": format!("{account}-{role}")},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": ns.name}],
     });

@@ -8,7 +8,7 @@
 use serde_json::Value;
 use url::Url;
 
-use crate::version::Version;
+use crate::{hitl, version::Version};
 
 /// Path of the card, below the address of the agent.
 pub const CARD_PATH: &str = "/.well-known/agent-card.json";
@@ -26,6 +26,8 @@ pub struct A2aInterface {
     pub path: String,
     /// Set if the agent can stream its answer.
     pub streams: bool,
+    /// Set if the agent offers the extension for people who approve calls.
+    pub asks_people: bool,
 }
 
 /// Reason for which a card has no interface to use, as the rest of a sentence that begins with the address.
@@ -66,7 +68,8 @@ impl A2aInterface {
             let names: Vec<_> = offers.iter().map(|offer| format!("{} {}", offer.binding, offer.version)).collect();
             return Err(CardError::NoInterface(names.join(", ").chars().take(MAX_OFFERS).collect()));
         };
-        Ok(Self { version, path: below(base, &path), streams: card["capabilities"]["streaming"] == true })
+        let (streams, asks_people) = (card["capabilities"]["streaming"] == true, hitl::is_offered(&card));
+        Ok(Self { version, path: below(base, &path), streams, asks_people })
     }
 }
 

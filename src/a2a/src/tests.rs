@@ -10,7 +10,7 @@ fn choose(card: &Value, base: &str) -> Result<A2aInterface, String> {
 }
 
 fn interface(version: Version, path: &str, streams: bool) -> A2aInterface {
-    A2aInterface { version, path: path.to_owned(), streams }
+    A2aInterface { version, path: path.to_owned(), streams, asks_people: false }
 }
 
 /// Returns an interface as a card of 1.0 lists it.
@@ -112,6 +112,8 @@ fn a_request_has_the_names_of_its_version() {
     assert_eq!(cancel_task(Version::V1, "t"), request("CancelTask", json!({ "id": "t" })));
     assert_eq!(cancel_task(Version::V03, "t"), request("tasks/cancel", json!({ "id": "t" })));
     assert_eq!([Version::V1, Version::V03].map(Version::header), [Some("1.0"), None]);
+    let extensions = [Version::V1, Version::V03].map(Version::extensions_header);
+    assert_eq!(extensions, ["a2a-extensions", "x-a2a-extensions"]);
 }
 
 fn response(result: &Value) -> String {
@@ -313,4 +315,43 @@ fn a_task_that_waits_for_a_person_names_the_task_that_is_decided_on() {
     assert_eq!(turn.decision_task(), Some("t.1"));
     turn.read(&status("TASK_STATE_WORKING")).unwrap();
     assert_eq!(turn.decision_task(), None);
+}
+
+#[test]
+fn a_card_tells_whether_its_agent_asks_people() {
+    let card = |extensions: Value| json!({ "url": "http://a/", "capabilities": { "extensions": extensions } });
+    for (extensions, expected) in [
+        (json!([{ "uri": "https://a.example/x" }, { "uri": HITL_EXTENSION, "required": false }]), true),
+        (json!([{ "uri": "https://kagent.dev/extensions/hitl/v2" }]), false),
+        (json!([HITL_EXTENSION]), false),
+        (json!(HITL_EXTENSION), false),
+        (json!([]), false),
+    ] {
+        assert_eq!(choose(&card(extensions.clone()), "").unwrap().asks_people, expected, "{extensions}");
+    }
+}
+
+#[test]
+fn the_calls_that_a_person_is_asked_to_approve_are_those_of_the_agent_that_makes_them() {
+    let asked = |state: &str, request: Value| {
+        let said = json!({ "parts": [{ "text": "pay?" }], "metadata": { HITL_EXTENSION: request } });
+        let status = json!({ "state": state, "message": said });
+        let turn = read(&json!({ "id": "t", "contextId": "c", "status": status }));
+        let calls = turn.requested_calls().iter();
+        calls.map(|call| format!("{} {}", call.name, call.args)).collect::<Vec<_>>()
+    };
+    let tool = |name: &str| json!({ "id": "1", "call_id": "1", "name": name, "args": { "euros": 5 } });
+    let own = json!({ "type": APPROVAL_REQUEST, "hint": "pay?", "tools": [tool("pay"), { "id": "2" }] });
+    let mut nested = own.clone();
+    nested["nested"] = json!({ "subagent_name": "bank", "tools": [tool("transfer")] });
+    let question = json!({ "type": "ask_user_request", "id": "1", "questions": [], "tools": [tool("pay")] });
+    for (state, request, expected) in [
+        ("input-required", own.clone(), vec![r#"pay {"euros":5}"#]),
+        ("TASK_STATE_INPUT_REQUIRED", nested, vec![r#"transfer {"euros":5}"#]),
+        ("input-required", question, vec![]),
+        ("input-required", json!("pay"), vec![]),
+        ("working", own, vec![]),
+    ] {
+        assert_eq!(asked(state, request.clone()), expected, "{state} {request}");
+    }
 }

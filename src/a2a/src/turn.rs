@@ -6,7 +6,11 @@
 
 use serde_json::Value;
 
-use crate::{error::A2aError, task_state::TaskState};
+use crate::{
+    error::A2aError,
+    hitl::{RequestedCall, requested_calls},
+    task_state::TaskState,
+};
 
 /// Key of the metadata of the status of a task that waits, of Récif's runtime: the task under which a person decides on its calls, and
 /// the calls.
@@ -23,6 +27,8 @@ pub struct A2aTurn {
     status_text: String,
     /// Task of its newest status under which a person decides.
     decision_task: Option<String>,
+    /// Calls that its newest status asks to approve.
+    requested: Vec<RequestedCall>,
     /// Index of the artifact of which text was returned last.
     last: Option<usize>,
     /// Set once any text was returned.
@@ -71,6 +77,11 @@ impl A2aTurn {
     /// Returns the task under which a person decides on the calls that the turn waits for, where the agent names one.
     pub fn decision_task(&self) -> Option<&str> {
         self.decision_task.as_deref().filter(|_| self.state == Some(TaskState::InputRequired))
+    }
+
+    /// Returns the calls that a person is asked to approve, where the client named the extension for it.
+    pub fn requested_calls(&self) -> &[RequestedCall] {
+        if self.state == Some(TaskState::InputRequired) { &self.requested } else { &[] }
     }
 
     /// Reports whether more is to come.
@@ -168,6 +179,7 @@ impl A2aTurn {
         self.state = Some(TaskState::parse(status["state"].as_str().unwrap_or_default()));
         self.status_text = text(&status["message"]);
         self.decision_task = status["message"]["metadata"][WAITING]["task"].as_str().map(str::to_owned);
+        self.requested = requested_calls(&status["message"]);
         self.closing_text()
     }
 

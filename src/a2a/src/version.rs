@@ -21,6 +21,14 @@ impl Version {
         }
     }
 
+    /// Returns the header of requests and responses that names the extensions in use, in lower case.
+    pub fn extensions_header(self) -> &'static str {
+        match self {
+            Self::V1 => "a2a-extensions",
+            Self::V03 => "x-a2a-extensions",
+        }
+    }
+
     /// Parses the version that a card names, with or without a patch number; `None` for any other version.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('.');

@@ -22,6 +22,7 @@ fn object() -> Arc<Object> {
         limits: None,
         budgets: None,
         cost: None,
+        approvals: false,
         listing: Listing::default(),
     })
 }

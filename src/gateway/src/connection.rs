@@ -217,7 +217,7 @@ async fn request<S: ClientStream>(
         let refusal = Refusal { response: &refusal, form, meter, record: Some(&record) };
         return refuse(client, refusal, head.is_head(), close, shared).await;
     }
-    let token = shared.keys.get().map(|keys| route.workload.token(caller.user.as_ref(), &keys));
+    let token = shared.keys.get().map(|keys| route.workload.token(caller.user.as_ref(), caller.is_approver, &keys));
     let token = token.as_deref();
     let answered = || held.release();
     let answered = &answered;

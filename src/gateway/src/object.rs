@@ -46,6 +46,8 @@ pub struct Object {
     pub budgets: Option<TokenBudgets>,
     /// Budgets of cost; `None` if it has none, or not yet the prices of its models.
     pub cost: Option<CostBudgets>,
+    /// Set if calls of its tools wait for a person, so that the right to approve them is reviewed.
+    pub approvals: bool,
     /// Fields that lists of agents show.
     pub listing: Listing,
 }
@@ -119,6 +121,7 @@ pub(super) fn read(kind: RoutedKind, head: &ObjectVersion, json: &str) -> Result
         // An MCP server has no model.
         budgets: TokenBudgets::read(&spec.limits).filter(|_| kind != RoutedKind::McpServer),
         cost: CostBudgets::read(&spec.limits, status.prices.as_deref()),
+        approvals: status.approvals,
         listing,
         no_pod: no_pod(kind, head, metadata, &status.common),
     })
@@ -216,6 +219,8 @@ struct WireWorkloadStatus {
     flows: Vec<FlowState>,
     #[serde(default)]
     prices: Option<Box<str>>,
+    #[serde(default)]
+    approvals: bool,
 }
 
 #[derive(Deserialize)]
@@ -245,6 +250,7 @@ pub(super) mod testing {
             limits: None,
             budgets: None,
             cost: None,
+            approvals: false,
             listing: Listing::default(),
         }
     }
@@ -276,6 +282,7 @@ mod tests {
         );
         assert_eq!((full.timeout, full.concurrency), (Some(Duration::from_secs(90)), Some(8)));
         assert_eq!((full.anonymous_paths.len(), full.no_pod), (2, None));
+        assert!(object("", r#","approvals":true"#, "").approvals && !bare.approvals);
         assert_eq!((full.service.as_deref(), bare.service), (Some("s"), None));
         assert!(!object(r#","proxy":{"enabled":false}"#, "", "").sidecar);
         assert_eq!(full.last_invocation_at.unwrap().to_string(), "2026-01-02T03:04:05Z");

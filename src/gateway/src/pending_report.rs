@@ -9,9 +9,11 @@ use crds::pending_calls::PendingCalls;
 pub(super) struct PendingReport(Mutex<Option<PendingCalls>>);
 
 impl PendingReport {
-    /// Takes a report over, unless a newer one is known: Pods that share a database count the same calls at different times.
-    pub(super) fn take(&self, report: &[u8]) {
-        if let Some(pending) = PendingCalls::read(report) {
+    /// Takes a report over, unless a newer one is known: Pods that share a database count the same calls at different times. One from
+    /// after `now`, in milliseconds since 1970, is of now, so that a clock that is ahead hides no later report.
+    pub(super) fn take(&self, report: &[u8], now: u64) {
+        if let Some(read) = PendingCalls::read(report) {
+            let pending = PendingCalls { at: read.at.min(i64::try_from(now).unwrap_or(i64::MAX)), ..read };
             let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             *latest = Some(latest.map_or(pending, |known| known.newer(pending)));
         }
@@ -36,9 +38,11 @@ mod tests {
             ("at=4, calls=0", 2),
             ("at=6, calls=x", 2),
             ("at=6, calls=1, since=1, until=9", 1),
+            ("at=999999999999999, calls=3, since=1, until=9", 3),
+            ("at=6, calls=1, since=1, until=9", 3),
             ("at=7, calls=0", 0),
         ] {
-            report.take(text.as_bytes());
+            report.take(text.as_bytes(), 7);
             assert_eq!(report.latest().map(|pending| pending.calls), Some(calls), "{text}");
         }
     }

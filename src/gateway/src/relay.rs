@@ -351,7 +351,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
             // An agent that reports what waits reports decisions too.
             let is_agent = self.route.workload.kind == RoutedKind::Agent;
             if let Some(report) = is_agent.then(|| value(PENDING_HEADER)).flatten() {
-                self.route.workload.pending.take(report);
+                self.route.workload.pending.take(report, shared.clock.unix());
                 record.decided(value(DECISION_HEADER));
             }
             if self.has_sidecar() && head.status == 502 && forward::reason(head) == Some(b"connect") {
@@ -384,7 +384,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
         } else if is_cost {
             self.take_cost(value);
         } else if is_pending && self.route.workload.kind == RoutedKind::Agent {
-            self.route.workload.pending.take(value);
+            self.route.workload.pending.take(value, self.call.shared.clock.unix());
         }
         !(is_usage || is_total || is_cost || is_pending)
     }

@@ -99,9 +99,9 @@ impl WorkloadState {
         self.halted.fetch_add(1, Relaxed);
     }
 
-    /// Returns the token by which `keys` vouch for a caller.
-    pub(super) fn token(&self, user: Option<&Arc<str>>, keys: &Arc<KeySet>) -> Arc<str> {
-        self.tokens.get_or_sign(user, keys, Instant::now(), || self.full_name.to_string())
+    /// Returns the token by which `keys` vouch for a caller. `is_approver`: the caller may approve calls of the workload's tools.
+    pub(super) fn token(&self, user: Option<&Arc<str>>, is_approver: bool, keys: &Arc<KeySet>) -> Arc<str> {
+        self.tokens.get_or_sign(user, is_approver, keys, Instant::now(), || self.full_name.to_string())
     }
 
     /// Records that a response below 500 was relayed.

@@ -17,6 +17,9 @@ pub(super) struct Claims<'a> {
     /// Caller; absent for one who came in by an anonymous path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) sub: Option<String>,
+    /// Set for a caller with the right to approve calls of the workload's tools. Verifiers of older versions leave it unread.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) approver: bool,
     pub(super) exp: u64,
 }
 

@@ -30,6 +30,29 @@ fn a_token_tells_the_caller_until_a_minute_after_its_end() {
 }
 
 #[test]
+fn an_approver_is_one_by_a_signed_claim_alone() {
+    let keys = KeySet::generate().unwrap();
+    let verify = |token: &str| verifier(&keys).verify(token.as_bytes(), NOW);
+    let approver = keys.approver_token("agent/ns/a", "alice", NOW + 300);
+    assert!(verify(&approver).unwrap().is_approver);
+    assert!(!verify(&token(&keys)).unwrap().is_approver);
+    let [head, claims, signature] = approver.split('.').collect::<Vec<_>>()[..] else { panic!("three parts") };
+    let claims: Value = serde_json::from_slice(&BASE64.decode(claims).unwrap()).unwrap();
+    let expected = json!({ "iss": "recif", "aud": "agent/ns/a", "sub": "alice", "approver": true, "exp": NOW + 300 });
+    assert_eq!(claims, expected, "a claim of its own, which older sidecars leave unread");
+    let other = BASE64.encode(
+        json!({ "iss": "recif", "aud": "agent/ns/a", "sub": "bob", "approver": true, "exp": NOW + 300 }).to_string(),
+    );
+    assert_eq!(verify(&format!("{head}.{other}.{signature}")), Err(TokenError::Signature));
+    let plain = token(&keys);
+    let (_, of_plain) = plain.rsplit_once('.').unwrap();
+    let raised = BASE64.encode(claims.to_string());
+    assert_eq!(verify(&format!("{head}.{raised}.{of_plain}")), Err(TokenError::Signature));
+    let nameless = keys.signed("agent/ns/a", None, true, NOW + 300);
+    assert!(!verify(&nameless).unwrap().is_approver, "an approver has a name");
+}
+
+#[test]
 fn what_no_gateway_signed_for_this_workload_is_refused() {
     let (keys, others) = (KeySet::generate().unwrap(), KeySet::generate().unwrap());
     let good = token(&keys);
@@ -103,10 +126,19 @@ async fn a_token_is_made_once_in_four_minutes_for_each_caller() {
     let keys = Arc::new(KeySet::generate().unwrap());
     let tokens = TokenCache::default();
     let alice: Arc<str> = "alice".into();
-    let ask = |user, keys| tokens.get_or_sign(user, keys, Instant::now(), || "agent/ns/a".to_owned());
+    let sign = |user, is_approver, keys| {
+        tokens.get_or_sign(user, is_approver, keys, Instant::now(), || "agent/ns/a".to_owned())
+    };
+    let ask = |user, keys| sign(user, false, keys);
     let first = ask(Some(&alice), &keys);
     assert!(Arc::ptr_eq(&first, &ask(Some(&alice), &keys)));
     assert_ne!(first, ask(None, &keys));
+    let approver = sign(Some(&alice), true, &keys);
+    assert!(Arc::ptr_eq(&approver, &sign(Some(&alice), true, &keys)));
+    for (token, expected) in [(&approver, true), (&ask(Some(&alice), &keys), false)] {
+        let caller = verifier(&keys).verify(token.as_bytes(), unix_now()).unwrap();
+        assert_eq!((caller.user.as_deref(), caller.is_approver), (Some("alice"), expected));
+    }
     assert!(verifier(&keys).verify(first.as_bytes(), unix_now()).is_ok());
     tokio::time::advance(Duration::from_secs(239)).await;
     assert!(Arc::ptr_eq(&first, &ask(Some(&alice), &keys)));

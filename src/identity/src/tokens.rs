@@ -27,7 +27,10 @@ const MAX_CACHED_CALLERS: usize = 1000;
 ///
 /// Invariant: at most `MAX_CACHED_CALLERS` tokens.
 #[derive(Debug, Default)]
-pub struct TokenCache(Mutex<HashMap<Option<Arc<str>>, CachedToken>>);
+pub struct TokenCache(Mutex<HashMap<CachedCaller, CachedToken>>);
+
+/// Caller, and whether it has the right to approve calls.
+type CachedCaller = (Option<Arc<str>>, bool);
 
 #[derive(Debug)]
 struct CachedToken {
@@ -38,18 +41,20 @@ struct CachedToken {
 }
 
 impl TokenCache {
-    /// Returns the token of this caller, signed by `keys` for `audience`, from the cache if it still may be sent.
+    /// Returns the token of this caller, signed by `keys` for `audience`, from the cache if it still may be sent. `is_approver`: the
+    /// caller has the right to approve calls.
     pub fn get_or_sign(
         &self,
         user: Option<&Arc<str>>,
+        is_approver: bool,
         keys: &Arc<KeySet>,
         now: Instant,
         audience: impl FnOnce() -> String,
     ) -> Arc<str> {
-        let user = user.cloned();
+        let caller = (user.cloned(), is_approver);
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let valid = |made: &CachedToken| now < made.until && Arc::ptr_eq(&made.keys, keys);
-        if let Some(made) = made.get(&user).filter(|made| valid(made)) {
+        if let Some(made) = made.get(&caller).filter(|made| valid(made)) {
             return made.token.clone();
         }
         if made.len() >= MAX_CACHED_CALLERS {
@@ -58,8 +63,9 @@ impl TokenCache {
         if made.len() >= MAX_CACHED_CALLERS {
             made.clear();
         }
-        let token: Arc<str> = keys.token(&audience(), user.as_deref(), unix_now() + TOKEN_LIFETIME.as_secs()).into();
-        made.insert(user, CachedToken { token: token.clone(), keys: keys.clone(), until: now + REUSE_PERIOD });
+        let expires = unix_now() + TOKEN_LIFETIME.as_secs();
+        let token: Arc<str> = keys.signed(&audience(), caller.0.as_deref(), is_approver, expires).into();
+        made.insert(caller, CachedToken { token: token.clone(), keys: keys.clone(), until: now + REUSE_PERIOD });
         token
     }
 }
@@ -72,7 +78,16 @@ impl KeySet {
 
     /// Returns a token for `audience` that names the caller and is valid until `expires`, in seconds since 1970.
     pub fn token(&self, audience: &str, user: Option<&str>, expires: u64) -> String {
-        let sub = user.map(str::to_owned);
-        self.sign(&Claims { iss: Cow::Borrowed(ISSUER), aud: Cow::Borrowed(audience), sub, exp: expires })
+        self.signed(audience, user, false, expires)
+    }
+
+    /// Returns the same for a caller with the right to approve calls.
+    pub fn approver_token(&self, audience: &str, user: &str, expires: u64) -> String {
+        self.signed(audience, Some(user), true, expires)
+    }
+
+    pub(super) fn signed(&self, audience: &str, user: Option<&str>, approver: bool, expires: u64) -> String {
+        let (iss, aud) = (Cow::Borrowed(ISSUER), Cow::Borrowed(audience));
+        self.sign(&Claims { iss, aud, sub: user.map(str::to_owned), approver, exp: expires })
     }
 }

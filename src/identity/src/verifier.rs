@@ -26,6 +26,8 @@ struct Header {
 pub struct VerifiedCaller {
     /// Name of the caller, fit for a header; `None` for one who came in by an anonymous path.
     pub user: Option<String>,
+    /// Set if this user has the right to approve calls of the workload's tools.
+    pub is_approver: bool,
     /// Expiry of the name, in seconds since 1970.
     pub until: u64,
 }
@@ -96,8 +98,9 @@ impl Verifier {
             return Err(TokenError::Expired);
         }
         let user = claims.sub;
+        let is_approver = claims.approver && user.is_some();
         match user.as_deref().is_none_or(|user| !user.is_empty() && user.bytes().all(is_header_safe)) {
-            true => Ok(VerifiedCaller { user, until }),
+            true => Ok(VerifiedCaller { user, is_approver, until }),
             false => Err(TokenError::Malformed),
         }
     }

@@ -27,19 +27,24 @@ pub(super) enum ForwardedUser {
     /// No user, by the word of a gateway.
     Nameless,
     /// This user.
-    Named(Arc<str>),
+    Named {
+        /// Name of the user.
+        name: Arc<str>,
+        /// Set if the user may approve calls of the workload's tools, which the workload gets to know by `X-Recif-Approver`.
+        is_approver: bool,
+    },
 }
 
 impl ForwardedUser {
     /// Reports whether a gateway vouches for the request.
     pub(super) fn is_vouched_for(&self) -> bool {
-        matches!(self, Self::Nameless | Self::Named(_))
+        matches!(self, Self::Nameless | Self::Named { .. })
     }
 
     /// Returns the name that the workload gets with a request; `None` if it gets none.
     pub(super) fn name(&self, head: &RequestHead<'_>) -> Option<Arc<str>> {
         match self {
-            Self::Named(user) => Some(user.clone()),
+            Self::Named { name, .. } => Some(name.clone()),
             Self::AsSent => head.value("x-recif-user").and_then(|name| str::from_utf8(name).ok()).map(Arc::from),
             Self::Unknown | Self::Nameless => None,
         }
@@ -138,7 +143,9 @@ impl CallerVerifier {
         let unix = unix_now();
         // Without the lock, so that other requests do not wait for a signature.
         let caller = self.verifier.verify(token, unix)?;
-        let user = caller.user.map_or(ForwardedUser::Nameless, |user| ForwardedUser::Named(user.into()));
+        let is_approver = caller.is_approver;
+        let named = |user: String| ForwardedUser::Named { name: user.into(), is_approver };
+        let user = caller.user.map_or(ForwardedUser::Nameless, named);
         let mut known = self.verified();
         if known.len() >= MAX_TOKENS {
             known.retain(|_, known| now < known.expires);

@@ -2,7 +2,10 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use crds::usage::{LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER, SPENT_HEADER, USAGE_HEADER};
+use crds::{
+    approval::APPROVER_HEADER,
+    usage::{LEFT_COST_HEADER, LEFT_HEADER, PRICES_HEADER, SPENT_HEADER, USAGE_HEADER},
+};
 use http1::{
     Connection, Exchange, ExchangeOutcome, ExchangeRequest, HeadWriter, RequestHead, ResponseHead, ResponsePolicy,
     Timeouts, tunnel,
@@ -185,7 +188,8 @@ fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Ve
         let ours = name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"));
         let passes = || match user {
             _ if is(VIA) => user.is_vouched_for(),
-            ForwardedUser::AsSent => true,
+            // Only a signature says who may approve.
+            ForwardedUser::AsSent => !is(APPROVER_HEADER),
             _ => OF_BUDGETS.into_iter().any(is),
         };
         chain || (ours && !passes())
@@ -202,8 +206,11 @@ fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Ve
     if !has_protocol {
         writer = writer.field("X-Forwarded-Proto", "http");
     }
-    if let ForwardedUser::Named(user) = user {
-        writer = writer.field("X-Recif-User", user.as_bytes());
+    if let ForwardedUser::Named { name, is_approver } = user {
+        writer = writer.field("X-Recif-User", name.as_bytes());
+        if *is_approver {
+            writer = writer.field(APPROVER_HEADER, "true");
+        }
     }
     writer.end_request(head);
     out

@@ -2,9 +2,13 @@
 //!
 //! | route | answer |
 //! |---|---|
-//! | `GET /approvals` | `{"approvals": [{conversation_id, decided, task, approval}]}`: what waits, or is decided and has not ended; 403 for a caller without a name |
-//! | `GET /approvals/{task}` | `{conversation_id, decided, task, approval}` |
+//! | `GET /approvals` | `{"approvals": [{conversation_id, user, decided, task, approval}]}`: what waits, or is decided and has not ended, of all users for an approver; 403 for a caller without a name |
+//! | `GET /approvals/{task}` | `{conversation_id, user, decided, task, approval}` |
 //! | `POST /approvals/{task}` `{"approvals": [{id, approved, rejection_reason?}]}` | as of `POST /chat`, once the turn has gone on |
+//!
+//! `approval.by` says who decides: the `Caller`, or an approver in its place, or an `Approver` other than the caller. 403 is for others. A
+//! turn that needs headers or the key of its caller does not go on with the decision of an approver: that is kept, answered with 202, and
+//! the next decision of the caller, which may name no call, goes on with the turn.
 //!
 //! 400 is for a decision that does not name each call that waits once, or without a header that tools send on and the first request had,
 //! 404 for an unknown task or one of another user, 409 for one that was decided otherwise before or has expired, 503 where this process
@@ -41,7 +45,7 @@ use super::{
     caller::CallerContext,
     common_routes::{ErrorResponse, wants_events},
     conversations::history::ConversationId,
-    parking::{DecisionError, Decisions},
+    parking::{DecisionError, Decisions, WaitingTurn},
     sse,
     turn_event::TurnEvent,
     usage::UsageLedger,
@@ -59,6 +63,8 @@ const MOST_AT_ONCE: usize = 8;
 const BUSY_WAIT: &str = "5";
 /// Longest wait for a client that does not read the events of a turn that goes on.
 const UNREAD: Duration = Duration::from_secs(10);
+/// Text of the answer to a decision that is kept.
+const KEPT: &str = "[decided: the turn goes on with the next request of its own caller]";
 /// Error of a turn whose task ended.
 const CUT_OFF: &str = "the turn was cut off";
 /// Error for a client that did not read.
@@ -69,14 +75,17 @@ const NOT_READ: &str = "the events of the turn were not read: its answer is in t
 struct ApprovalRoutes {
     /// Agent, or the reason why it cannot be served.
     agent: Result<Arc<Agent>, String>,
+    /// Counts for the budgets of turns that go on.
+    ledger: UsageLedger,
     /// Requests in flight; closed once the process drains.
     requests: TaskTracker,
 }
 
-/// Returns the routes of the agent; an `Err` holds the reason why it cannot be served. Turns that go on count among `requests`.
-pub(super) fn routes(agent: Result<Arc<Agent>, String>, requests: TaskTracker) -> Router {
+/// Returns the routes of the agent; an `Err` holds the reason why it cannot be served. Turns that go on count among `requests`, and by
+/// `ledger` for their budgets.
+pub(super) fn routes(agent: Result<Arc<Agent>, String>, ledger: UsageLedger, requests: TaskTracker) -> Router {
     let routes = Router::new().route("/approvals", get(list)).route("/approvals/{task}", get(show).post(decide));
-    routes.with_state(ApprovalRoutes { agent, requests })
+    routes.with_state(ApprovalRoutes { agent, ledger, requests })
 }
 
 /// Goes on with turns of the agent that are due and that no request continues, until the process drains or the handle is dropped; `None`
@@ -139,7 +148,10 @@ async fn list(State(app): State<ApprovalRoutes>, headers: HeaderMap) -> Result<J
         let why = "callers without a name cannot be told apart here: POST the decision to /approvals/ and the task that the answer named";
         return Err(ErrorResponse(StatusCode::FORBIDDEN, why.into()));
     }
-    let waiting = agent.waiting(&user).await?;
+    let waiting = match CallerContext::is_approver(&headers) {
+        true => agent.all_waiting().await?,
+        false => agent.waiting(&user).await?,
+    };
     Ok(Json(json!({ "approvals": waiting })))
 }
 
@@ -150,7 +162,8 @@ async fn show(
 ) -> Result<Response, ErrorResponse> {
     let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
     let task = task_id(&task)?;
-    match agent.waiting_for(task.as_str(), &CallerContext::user_of(&headers)).await? {
+    let (user, is_approver) = (CallerContext::user_of(&headers), CallerContext::is_approver(&headers));
+    match agent.waiting_for(task.as_str(), &user, is_approver).await? {
         Some(waiting) => Ok(Json(waiting).into_response()),
         None => Err(DecisionError::unknown(task.as_str()).into()),
     }
@@ -165,7 +178,6 @@ async fn decide(
     let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
     let is_stream = wants_events(&headers);
     let caller = CallerContext::from_headers(headers);
-    let account = caller.account.clone();
     let decisions: Decisions = serde_json::from_slice(&body?).map_err(|error| {
         let form = r#"{"approvals": [{"id": "…", "approved": true}]}"#;
         ErrorResponse(StatusCode::BAD_REQUEST, format!("the body must be JSON like {form}: {error}"))
@@ -174,8 +186,11 @@ async fn decide(
         Err(busy @ DecisionError::Busy) => {
             return Ok(([(RETRY_AFTER, BUSY_WAIT)], ErrorResponse::from(busy)).into_response());
         }
+        Err(DecisionError::Kept(decision)) => return Ok(kept(&decision.waiting, is_stream).await),
         decided => decided?,
     };
+    let caller = Agent::caller_of(&claimed, caller, &app.ledger);
+    let account = caller.account.clone();
     let (requests, tracker) = (app.requests.clone(), app.requests);
     if is_stream {
         let models = agent.models();
@@ -196,12 +211,29 @@ async fn decide(
     Ok(ended?.into_response())
 }
 
+/// Returns the answer to a decision that is kept until the caller of its turn comes back.
+async fn kept(waiting: &WaitingTurn, is_stream: bool) -> Response {
+    // Texts and JSON values under string keys: this cannot fail.
+    let mut reply = serde_json::to_value(waiting).unwrap_or_default();
+    if is_stream {
+        let last = json!({ "conversation_id": reply["conversation_id"], "decided": true });
+        let note = async move |client: Sender<TurnEvent>| {
+            let _ = client.send(KEPT.into()).await;
+            Ok::<_, String>(last)
+        };
+        return sse::respond(&[], note).await;
+    }
+    reply["reply"] = KEPT.into();
+    (StatusCode::ACCEPTED, Json(reply)).into_response()
+}
+
 impl From<DecisionError> for ErrorResponse {
     fn from(error: DecisionError) -> Self {
         let status = match &error {
             DecisionError::UnknownTask(_) => StatusCode::NOT_FOUND,
             DecisionError::Invalid(_) | DecisionError::MissingHeaders(_) => StatusCode::BAD_REQUEST,
-            DecisionError::Decided(_) | DecisionError::Expired => StatusCode::CONFLICT,
+            DecisionError::NotApprover | DecisionError::NotSignedIn => StatusCode::FORBIDDEN,
+            DecisionError::Decided(_) | DecisionError::Expired | DecisionError::Kept(_) => StatusCode::CONFLICT,
             DecisionError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
             DecisionError::Model(error) => error.response_status(),
             DecisionError::Busy | DecisionError::OtherVersion | DecisionError::Database(_) => {

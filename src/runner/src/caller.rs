@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
+use crds::approval::APPROVER_HEADER;
 
 use super::{conversations::history::UserName, traces::TraceScope, usage::UsageAccount};
 
@@ -11,6 +12,8 @@ use super::{conversations::history::UserName, traces::TraceScope, usage::UsageAc
 pub(super) struct CallerContext {
     /// User name, from `X-Recif-User`.
     pub(super) user: UserName,
+    /// Set if a gateway vouches that this user may approve calls for others.
+    pub(super) is_approver: bool,
     /// Key for a provider of models, from `Authorization: Bearer`. It is kept for the turn only.
     pub(super) key: Option<CallerKey>,
     /// Headers of the request.
@@ -65,13 +68,18 @@ impl CallerContext {
         let bearer = text("authorization").and_then(|value| value.split_once(' '));
         let key = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, key)| key.trim());
         let key = key.filter(|key| !key.is_empty()).map(|key| CallerKey(key.into()));
-        let user = Self::user_of(&headers);
-        Self { user, key, headers: headers.into(), account: UsageAccount::current() }
+        let (user, is_approver) = (Self::user_of(&headers), Self::is_approver(&headers));
+        Self { user, is_approver, key, headers: headers.into(), account: UsageAccount::current() }
     }
 
     /// Reads the user name alone.
     pub(super) fn user_of(headers: &HeaderMap) -> UserName {
         text(headers, "x-recif-user").map(Into::into)
+    }
+
+    /// Reports whether a gateway vouches that the caller may approve calls for others.
+    pub(super) fn is_approver(headers: &HeaderMap) -> bool {
+        Self::user_of(headers).is_some() && text(headers, APPROVER_HEADER) == Some("true")
     }
 
     /// Returns the same caller for what is part of this span.
@@ -101,5 +109,22 @@ mod tests {
         assert_eq!(caller.key.map(|key| key.0.to_string()).as_deref(), Some("k"));
         let kept: Vec<_> = caller.headers.values(&HeaderName::from_static("x-tenant")).collect();
         assert_eq!(kept, ["blue"]);
+        assert!(!caller.is_approver);
+    }
+
+    #[test]
+    fn an_approver_has_a_name() {
+        for (user, word, expected) in [
+            ("ada", "true", true),
+            ("ada", "", false),
+            ("ada", "false", false),
+            ("ada", "ada", false),
+            ("", "true", false),
+        ] {
+            let sent = [("x-recif-user", user), (APPROVER_HEADER, word)];
+            let sent = sent.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            let caller = CallerContext::from_headers(sent.into_iter().collect());
+            assert_eq!(caller.is_approver, expected, "{user:?} {word:?}");
+        }
     }
 }

@@ -39,7 +39,7 @@ impl ChatReply {
             // Texts and JSON values under string keys: this cannot fail.
             let mut waiting = serde_json::to_value(&parked).unwrap_or_default();
             waiting["conversation_id"] = self.conversation_id.clone().into();
-            let _ = tokens.send(TurnEvent::Text(note)).await;
+            let _ = tokens.send(TurnEvent::WaitNote(note)).await;
             let _ = tokens.send(TurnEvent::Parked(waiting)).await;
         }
         self.parked = Some(parked);

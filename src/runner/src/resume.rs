@@ -11,7 +11,7 @@ use super::{
     caller::CallerContext,
     chat_reply::ChatReply,
     conversations::history::{History, StoredConversation, UserName},
-    models::{Message, ModelError, ModelRequest, ToolCall},
+    models::{Message, ModelRequest, ToolCall},
     parking::{
         CallProgress, Claim, ClaimedTurn, DecisionError, Decisions, ForcedEnd, OpenTurn, ParkResult, ParkedReply,
         ParkedTurn, Progress, WaitingTurn, a2a_task_of, parked_id, sort_results,
@@ -80,7 +80,7 @@ impl Agent {
         match result {
             ParkResult::Parked(expires) => {
                 self.count_pending().await;
-                Ok(Some(ParkedReply::new(task.as_str(), &parked.calls, expires)))
+                Ok(Some(ParkedReply::new(task.as_str(), &parked.calls, parked.by, expires)))
             }
             ParkResult::ClaimLost => Err(TurnError::ClaimLost),
             ParkResult::Full => {
@@ -98,6 +98,7 @@ impl Agent {
     /// Returns what a turn that stops at these calls needs to go on.
     fn parked_turn(&self, caller: &CallerContext, turn: &OpenTurn, calls: Vec<ToolCall>, said: &str) -> ParkedTurn {
         let patience = calls.iter().filter_map(|call| self.tools.patience(call)).min();
+        let by = calls.iter().filter_map(|call| self.tools.decider(call)).max().unwrap_or_default();
         let forwarded = self.tools.forwarded(&caller.headers);
         let definition = |call: &ToolCall| Some((call.id.clone(), self.tools.digest(&call.name)?.to_owned()));
         ParkedTurn {
@@ -106,6 +107,7 @@ impl Agent {
             messages: turn.request.messages[turn.earlier..].iter().map(|message| (**message).clone()).collect(),
             definitions: calls.iter().filter_map(definition).collect(),
             calls,
+            by,
             patience: patience.unwrap_or_default().as_secs(),
             round: turn.round + 1,
             tool_turns: turn.tool_turns,
@@ -126,34 +128,57 @@ impl Agent {
         Ok(self.parked.waiting(user).await?)
     }
 
-    /// Returns the turn of this task, if it waits for a decision of `user`, or is decided and has not ended.
+    /// Returns the same of all users, for an approver.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) async fn all_waiting(&self) -> Result<Vec<WaitingTurn>, TurnError> {
+        Ok(self.parked.all_waiting().await?)
+    }
+
+    /// Returns the turn of this task, if it waits for a decision, or is decided and has not ended, and is of `user`, or for an approver.
     ///
     /// # Errors
     /// It cannot be read.
-    pub(crate) async fn waiting_for(&self, task: &str, user: &UserName) -> Result<Option<WaitingTurn>, TurnError> {
-        Ok(self.parked.waiting_for(task, user).await?)
+    pub(crate) async fn waiting_for(
+        &self,
+        task: &str,
+        user: &UserName,
+        is_approver: bool,
+    ) -> Result<Option<WaitingTurn>, TurnError> {
+        Ok(self.parked.waiting_for(task, user, is_approver).await?)
     }
 
-    /// Takes the decision of the caller on a turn of this caller, and claims the turn.
+    /// Takes the decision of the caller, of whom the turn is, or who is an approver, and claims the turn.
     ///
     /// # Errors
-    /// The reason why the decision is not taken; nothing has changed.
+    /// The reason why the turn is not claimed. Nothing has changed, but where the decision is [kept](DecisionError::Kept).
     pub(crate) async fn decide(
         &self,
         task: &str,
         caller: &CallerContext,
         decisions: Decisions,
     ) -> Result<ClaimedTurn, DecisionError> {
-        if self.model.needs_key() && caller.key.is_none() {
-            return Err(ModelError::no_key().into());
+        let decided = self.parked.decide(task, caller, self.model.needs_key(), decisions).await;
+        match &decided {
+            Ok(claimed) => self.note_claim(caller, claimed),
+            Err(DecisionError::Kept(kept)) => self.note_kept(caller, task, kept).await,
+            Err(_) => {}
         }
-        let claimed = self.parked.decide(task, &caller.user, &caller.headers, decisions).await?;
-        let [approved, rejected] =
-            claimed.ruling.as_ref().map(|ruling| ruling.tool_names(&claimed.turn.calls)).unwrap_or_default();
-        let (user, approver, round) = (claimed.owner.as_deref(), caller.user.as_deref(), claimed.turn.round);
-        tracing::info!(user, approver, task, round, approved, rejected, "calls that waited were decided on");
-        self.note_decision(caller, &claimed);
-        Ok(claimed)
+        decided
+    }
+
+    /// Claims a turn of the caller that is decided and needs its headers or key, where the request has these and no process continues the
+    /// turn.
+    ///
+    /// # Errors
+    /// The database did not take it, or there are no random numbers.
+    pub(crate) async fn claim_decided(
+        &self,
+        task: &str,
+        caller: &CallerContext,
+    ) -> Result<Option<ClaimedTurn>, DecisionError> {
+        self.parked.claim_decided(task, caller, self.model.needs_key()).await
     }
 
     /// Claims a turn that is to be continued without its caller, and returns it with what is known of that caller: the name, and the
@@ -168,10 +193,17 @@ impl Agent {
             }
         };
         self.count_expired(&claimed);
-        let user = claimed.owner.clone();
-        let account = UsageAccount::new(user.as_deref().unwrap_or_default());
-        let account = account.with_budget_headers(claimed.turn.budgets.clone(), ledger);
-        Some((claimed, CallerContext { user, account, ..CallerContext::default() }))
+        let owner = claimed.owner_without_request(ledger);
+        Some((claimed, owner))
+    }
+
+    /// Returns the caller as whom a turn goes on that `decider` has claimed: the user whose turn it is. Of an approver who decided for that
+    /// user only the trace is kept.
+    pub(crate) fn caller_of(claimed: &ClaimedTurn, decider: CallerContext, ledger: &UsageLedger) -> CallerContext {
+        if decider.user == claimed.owner {
+            return decider;
+        }
+        claimed.owner_without_request(ledger).within(decider.account.trace())
     }
 
     /// Goes on with a claimed turn and stores it at its end, or parks it anew. With `tokens`, text and tool calls are sent there as they
@@ -338,6 +370,16 @@ impl Agent {
                 TurnOutcome { text: said + &ended.text, ..ended }
             }
         }
+    }
+}
+
+impl ClaimedTurn {
+    /// Returns what is known of the user whose turn it is without a request: the name, and the budgets of the last request.
+    fn owner_without_request(&self, ledger: &UsageLedger) -> CallerContext {
+        let user = self.owner.clone();
+        let account = UsageAccount::new(user.as_deref().unwrap_or_default());
+        let account = account.with_budget_headers(self.turn.budgets.clone(), ledger);
+        CallerContext { user, account, ..CallerContext::default() }
     }
 }
 

@@ -92,7 +92,7 @@ impl AgentApp {
         let a2a = A2a::new(&self.name, &self.namespace, self.card.clone(), self.agent.clone(), self.requests.clone());
         let ledger = self.metrics.usage.clone();
         let sweep = agent.clone().and_then(|agent| approvals::sweep(agent, ledger, self.requests.clone()));
-        let approvals = approvals::routes(self.agent.clone(), self.requests.clone());
+        let approvals = approvals::routes(self.agent.clone(), self.metrics.usage.clone(), self.requests.clone());
         let routes = Router::new()
             .route("/chat", post(chat))
             .fallback(async || ErrorResponse(StatusCode::NOT_FOUND, "unknown route; POST to /chat".into()))

@@ -127,7 +127,7 @@ pub(super) fn add_usage(last: &mut Value, account: &UsageAccount) {
 fn to_event(turn_event: TurnEvent) -> Option<Result<Event, Infallible>> {
     Some(match turn_event {
         TurnEvent::Answerer(_) => return None,
-        TurnEvent::Text(text) => event(None, json!({ "token": text })),
+        TurnEvent::Text(text) | TurnEvent::WaitNote(text) => event(None, json!({ "token": text })),
         TurnEvent::Call(call) => {
             event(Some("tool_call"), json!({ "id": call.id, "name": call.name, "arguments": call.arguments }))
         }

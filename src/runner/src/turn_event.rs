@@ -25,6 +25,8 @@ pub(super) enum TurnEvent {
         /// Duration of the call.
         took: Duration,
     },
+    /// Line for readers of text alone, which says that calls wait; not part of the answer.
+    WaitNote(String),
     /// Calls that wait for a person, for clients: the turn ends here until they are decided.
     Parked(Value),
 }

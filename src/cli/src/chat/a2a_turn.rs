@@ -1,13 +1,14 @@
 //! Turns with an agent that speaks Agent2Agent: its answer is a task, or a message.
 //!
 //! The context of the agent is the conversation. A stream that breaks off goes on by asking for the task each second, as does the
-//! answer of an agent that does not stream. Ctrl-C cancels the task.
+//! answer of an agent that does not stream. Ctrl-C cancels the task. An agent that offers the extension for approvals names the calls
+//! that it asks to approve, which are shown.
 
 use std::{io, pin::pin, time::Duration};
 
 use ::a2a::{
-    A2aInterface, A2aTurn, CARD_PATH, CardError, OutgoingMessage, TaskState, VERSION_HEADER, cancel_task, get_task,
-    send_message, stream_message,
+    A2aInterface, A2aTurn, CARD_PATH, CardError, HITL_EXTENSION, OutgoingMessage, RequestedCall, TaskState,
+    VERSION_HEADER, cancel_task, get_task, send_message, stream_message,
 };
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Method, StatusCode};
@@ -16,6 +17,7 @@ use sse_stream::SseStream;
 use tokio::time::{sleep, timeout};
 
 use super::{
+    approve::visible,
     gateway::{GatewayResponse, JSON, STREAM},
     reply::typable,
     session::{ChatSession, cut_off, read_all, with_progress},
@@ -117,6 +119,9 @@ impl ChatSession {
             self.conversation = typable(context);
         }
         self.screen.text(&text)?;
+        for call in turn.requested_calls() {
+            self.screen.note(&line(call))?;
+        }
         turn.decision_task().and_then(typable).map_or(Ok(()), |task| self.note_waiting(&task))
     }
 
@@ -139,8 +144,16 @@ impl ChatSession {
     async fn request(&self, interface: &A2aInterface, body: &Value, accept: &str) -> Result<GatewayResponse, CliError> {
         let mut headers = vec![("content-type", JSON), ("accept", accept)];
         headers.extend(interface.version.header().map(|version| (VERSION_HEADER, version)));
+        if interface.asks_people {
+            headers.push((interface.version.extensions_header(), HITL_EXTENSION));
+        }
         self.gateway.send(Method::POST, &interface.path, &headers, body.to_string()).await
     }
+}
+
+/// Describes a call that a person is asked to approve.
+fn line(RequestedCall { name, args }: &RequestedCall) -> String {
+    format!("waiting for approval: {} {}", visible(name), visible(args))
 }
 
 /// Returns an id for a message, of 128 random bits.
@@ -149,4 +162,15 @@ fn message_id() -> Result<String, CliError> {
     let filled = getrandom::fill(&mut random);
     filled.map_err(|error| CliError::FailedAnswer(format!("there are no random numbers: {error}")))?;
     Ok(hex::encode(random))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_call_that_waits_is_hidden() {
+        let call = RequestedCall { name: "pa\u{200b}y".into(), args: "{\"to\":\"\u{202e}bob\"}".into() };
+        assert_eq!(line(&call), r#"waiting for approval: pa\u{200b}y {"to":"\u{202e}bob"}"#);
+    }
 }

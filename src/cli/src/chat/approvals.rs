@@ -44,7 +44,8 @@ const OTHER_RUNTIME: &str = "it does not say what waits as Récif's runtime does
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Every agent with a tool that asks is asked, which starts Pods of those that are scaled to zero. Each task is shown \
-                  as the command that decides on it, with its calls. The gateway is reached as by `recif chat`.\n\nExamples:\n  \
+                  as the command that decides on it, with who decides and its calls; who has the ClusterRole recif-approver sees those of \
+                  others too. The gateway is reached as by `recif chat`.\n\nExamples:\n  \
                   recif approvals\n  recif approvals -A"
 )]
 pub struct ApprovalsArgs {

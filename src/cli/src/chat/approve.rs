@@ -4,7 +4,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use crds::hidden_text::escape_hidden;
+use crds::{approval::APPROVER, hidden_text::escape_hidden};
 use http::Method;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Without a task it lists what waits for you, as `recif approvals` does for all agents; with one it shows the calls, asks, and prints the reply of the turn \
-                  that goes on. The gateway is reached as by `recif chat`.\n\nExamples:\n  recif approve agent/my-agent\n  recif \
+                  that goes on. Each task says who decides on it; who has the ClusterRole recif-approver sees those of others too. The gateway is reached as by `recif chat`.\n\nExamples:\n  recif approve agent/my-agent\n  recif \
                   approve agent/my-agent 0123abcd\n  recif approve agent/my-agent 0123abcd --id call_1   # this one, none of \
                   the others\n  recif approve agent/my-agent 0123abcd --reject --reason \"too much\""
 )]
@@ -69,6 +69,8 @@ pub(super) struct ListedTasks {
 #[derive(Debug, Deserialize)]
 pub(super) struct ListedTask {
     pub(super) task: String,
+    /// User whose request began the turn.
+    user: Option<String>,
     /// Set once it is decided: the same decision again goes on with it.
     #[serde(default)]
     decided: bool,
@@ -77,6 +79,9 @@ pub(super) struct ListedTask {
 
 #[derive(Debug, Deserialize)]
 struct ListedApproval {
+    /// Who decides; empty: the runtime does not say.
+    #[serde(default)]
+    by: String,
     expires: String,
     tools: Vec<ListedCall>,
 }
@@ -147,7 +152,7 @@ async fn read<T: DeserializeOwned>(talk: &ChatSession, path: &str) -> Result<T, 
     })
 }
 
-/// Describes a task: its end, and each call with its arguments.
+/// Describes a task: its end, who decides, and each call with its arguments.
 pub(super) fn text(waiting: &ListedTask) -> String {
     let calls = waiting.approval.tools.iter();
     let line = |ListedCall { id, name, args }: &ListedCall| {
@@ -156,13 +161,24 @@ pub(super) fn text(waiting: &ListedTask) -> String {
     let calls: String = calls.map(line).collect();
     let until = match waiting.decided {
         true => "decided: the same decision again goes on with it".to_owned(),
-        false => format!("until {}", visible(&waiting.approval.expires)),
+        false => format!("until {}{}", visible(&waiting.approval.expires), deciders(waiting)),
     };
     format!("{}  {until}\n{calls}", waiting.task)
 }
 
+/// Returns who decides on a task, as the end of a line.
+fn deciders(waiting: &ListedTask) -> String {
+    let user = waiting.user.as_deref().map(visible);
+    match (waiting.approval.by == APPROVER, user) {
+        (true, Some(user)) => format!(", for an approver other than {user}"),
+        (true, None) => ", for an approver".to_owned(),
+        (false, Some(user)) => format!(", for {user} or an approver"),
+        (false, None) => String::new(),
+    }
+}
+
 /// Returns a text on one line in which nothing is hidden: what a person approves must be what is sent.
-fn visible(text: &str) -> String {
+pub(super) fn visible(text: &str) -> String {
     escape_hidden(text).replace('\n', "\\u{a}").replace('\t', "\\u{9}")
 }
 
@@ -213,6 +229,22 @@ mod tests {
         assert_eq!(text(&waiting()), expected);
         let decided = text(&ListedTask { decided: true, ..waiting() });
         assert!(decided.starts_with("t  decided: the same decision again goes on with it\n  1  pay"), "{decided}");
+    }
+
+    #[test]
+    fn a_task_says_who_decides() {
+        for (by, user, expected) in [
+            ("Caller", Some("ada"), ", for ada or an approver"),
+            ("Approver", Some("a\nb"), ", for an approver other than a\\u{a}b"),
+            ("Approver", None, ", for an approver"),
+            ("Caller", None, ""),
+            ("", None, ""),
+        ] {
+            let mut task = waiting();
+            (task.approval.by, task.user) = (by.to_owned(), user.map(str::to_owned));
+            let expected = format!("t  until 2026-01-01T01:00:00Z{expected}");
+            assert_eq!(text(&task).lines().next(), Some(expected.as_str()), "{by} {user:?}");
+        }
     }
 
     #[test]

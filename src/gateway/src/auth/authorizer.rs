@@ -1,17 +1,22 @@
 //! Authorizer: turns a credential into a verdict.
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use cluster::{
     access::{Access, Denial, Penalties, Reviews, TokenState, Unavailable},
     reviews::{Identity, Reviewer, Right},
 };
 
+use tokio::time::timeout;
+
 use super::{
     super::local_response::LocalResponse as Refusal,
     credential::{Credential, field_value},
 };
 use crate::object::RoutedKind;
+
+/// Longest wait for the review of the right to approve. It goes on without the request, and the next one has its verdict.
+const APPROVER_WAIT: Duration = Duration::from_secs(2);
 
 /// Workload as a SubjectAccessReview names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +46,11 @@ impl<'a> WorkloadRef<'a> {
     fn right(self) -> Right<'a> {
         let Self { plural, namespace, name } = self;
         Right { verb: "create", resource: plural, subresource: "invoke", namespace, name }
+    }
+
+    /// Returns the right to approve calls of the workload's tools.
+    fn approval_right(self) -> Right<'a> {
+        Right { subresource: "approve", ..self.right() }
     }
 }
 
@@ -121,6 +131,20 @@ impl Authorizer {
             None => self.review(token, origin, self.access.is_allowed(token, right)).await?,
         };
         Ok(granted(outcome)?.is_some())
+    }
+}
+
+impl Authorizer {
+    /// Reports whether the owner of a token may approve calls of the workload's tools, if that is cached and need not be reviewed again.
+    pub(super) fn cached_approver(&self, token: &str, workload: WorkloadRef<'_>) -> Option<bool> {
+        self.access.cached(token, &workload.approval_right()).map(|verdict| verdict.is_ok())
+    }
+
+    /// Reports whether the owner of a token, who calls from `origin`, may approve calls of the workload's tools; false without a verdict,
+    /// because a request that decides on no call needs none.
+    pub(super) async fn is_approver(&self, token: &str, workload: WorkloadRef<'_>, origin: IpAddr) -> bool {
+        let right = workload.approval_right();
+        matches!(timeout(APPROVER_WAIT, self.holds(token, &right, origin)).await, Ok(Ok(true)))
     }
 }
 

@@ -1,5 +1,5 @@
 //! Authentication and authorization: the API server reviews a caller's token (TokenReview) and the right to `create` on
-//! `<plural>/invoke` (SubjectAccessReview).
+//! `<plural>/invoke` (SubjectAccessReview); of an Agent whose tools ask a person also that to `create` on `agents/approve`.
 //!
 //! Rights on agents are granted like every other right in the cluster, by roles and bindings; the gateway keeps no list
 //! of its own. It asks about once a minute for each token and workload, and caches verdicts by digest only, so a
@@ -59,6 +59,8 @@ pub(super) struct RequestCaller {
     pub(super) user: Option<Arc<str>>,
     /// Groups of the caller.
     pub(super) groups: Groups,
+    /// Set if the workload has tools that ask, and the caller may approve their calls.
+    pub(super) is_approver: bool,
     /// Set if `Authorization` was meant for the gateway, and is not forwarded.
     pub(super) hides_authorization: bool,
 }
@@ -105,8 +107,17 @@ impl Auth {
         }
         // A name that no workload can have is unknown, and there is no right to review.
         let Some(workload) = WorkloadRef::read(path.key) else { return Err(unknown_workload()) };
-        let (user, groups) = gate.authorize(&credential, workload, origin).await?;
-        Ok(RequestCaller { admission: Admission::Right, user: Some(user), groups, hides_authorization })
+        let (user, groups) = gate.authorize(&credential, workload, &origin).await?;
+        let is_approver = match &credential {
+            Credential::Token(token) if route.is_some_and(|route| route.object.approvals) => {
+                match gate.cached_approver(token, workload) {
+                    Some(is_approver) => is_approver,
+                    None => Box::pin(gate.is_approver(token, workload, origin())).await,
+                }
+            }
+            _ => false,
+        };
+        Ok(RequestCaller { admission: Admission::Right, user: Some(user), groups, is_approver, hides_authorization })
     }
 
     /// Returns the sender of a request that was refused, if its token is known: nothing is reviewed.

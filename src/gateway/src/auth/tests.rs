@@ -1,3 +1,5 @@
+mod approver;
+
 use std::{
     sync::{
         Mutex,
@@ -22,11 +24,15 @@ use crate::{
     workload::WorkloadState,
 };
 
-/// Knows the token `good-<name>`, and allows only alice to call the agent `a`.
+/// Knows the token `good-<name>`, and allows only alice to call the agent `a`, and to approve calls of its tools if set.
 #[derive(Default)]
 pub(crate) struct Roles {
     asked: Mutex<Vec<String>>,
     away: AtomicBool,
+    /// Set if alice may approve.
+    pub(crate) approves: AtomicBool,
+    /// Set if there is no answer about the right to approve.
+    hangs: AtomicBool,
     /// Set if every token is revoked.
     pub(crate) revoked: AtomicBool,
 }
@@ -59,14 +65,22 @@ impl Reviews for Roles {
     async fn is_allowed(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
         let Right { verb, resource, subresource, namespace, name } = right;
         self.note(format!("{} {:?}: {verb} {resource}/{subresource} {namespace}/{name}", who.name, who.groups))?;
-        Ok(who.name == "alice" && *name == "a")
+        let approves = *subresource == "approve";
+        if approves && self.hangs.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        Ok(who.name == "alice" && *name == "a" && (!approves || self.approves.load(Ordering::Relaxed)))
     }
 }
 
 /// Creates an authorizer that asks these roles.
 pub(crate) fn gate() -> (Arc<Roles>, Auth) {
-    let roles = Arc::new(Roles::default());
-    (roles.clone(), Auth::Kubernetes(Authorizer::with_reviews(roles, vec!["recif".into()])))
+    gate_of(&Arc::default())
+}
+
+/// Creates another authorizer that asks these roles.
+fn gate_of(roles: &Arc<Roles>) -> (Arc<Roles>, Auth) {
+    (roles.clone(), Auth::Kubernetes(Authorizer::with_reviews(roles.clone(), vec!["recif".into()])))
 }
 
 /// Returns the route of a target: an agent with an anonymous card, or an MCP server without anonymous paths.
@@ -116,6 +130,7 @@ async fn who_has_the_right_is_let_in_and_named() {
         admission: Admission::Right,
         user: Some("alice".into()),
         groups: groups(),
+        is_approver: false,
         hides_authorization: true,
     };
     assert_eq!(admit(&auth, ALICE, CHAT).await, Ok(let_in.clone()));
@@ -127,6 +142,7 @@ async fn who_has_the_right_is_let_in_and_named() {
         admission: Admission::Right,
         user: Some("alice".into()),
         groups: groups(),
+        is_approver: false,
         hides_authorization: false,
     };
     assert_eq!(admit(&auth, own, CHAT).await, Ok(let_in));

@@ -131,7 +131,7 @@ async fn exchange(
     let question = shared.limits.question(address, LimitTime::now(&shared.clock));
     let body = serde_json::to_vec(&question).map_err(unreadable)?;
     let token =
-        shared.keys.get().map(|keys| tokens.get_or_sign(None, &keys, Instant::now(), || LIMITS_AUDIENCE.into()));
+        shared.keys.get().map(|keys| tokens.get_or_sign(None, false, &keys, Instant::now(), || LIMITS_AUDIENCE.into()));
     let token = token.map(|token| format!("{CALLER_HEADER}: {token}\r\n")).unwrap_or_default();
     let mut request = format!(
         "POST {LIMITS_PATH} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: recif\r\nContent-Type: application/json\r\n\

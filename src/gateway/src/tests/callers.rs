@@ -39,6 +39,26 @@ async fn three_gateways_vouch_for_a_caller_alike() {
 }
 
 #[tokio::test]
+async fn the_token_says_who_may_approve_where_tools_ask() {
+    let keys = Arc::new(KeySet::generate().unwrap());
+    let sidecar = Verifier::new(public_keys(&keys.public()).unwrap(), audience("Agent", "ns", "a"));
+    let mut pod = TestPod::start().await;
+    let (roles, auth) = gate();
+    roles.approves.store(true, std::sync::atomic::Ordering::Relaxed);
+    let gateway = TestGateway::with_auth(auth, &[], &[pod.address]).await;
+    gateway.shared.keys.set(keys);
+    let spoofed =
+        String::from_utf8(AS_ALICE.to_vec()).unwrap().replace("X-Recif-User: admin", "x-recif-approver: true");
+    for asks in [false, true, false] {
+        gateway.object(Some(Object { approvals: asks, ..object() }));
+        let head = reported(&gateway, &mut pod, spoofed.as_bytes()).await;
+        let caller = sidecar.verify(field(&head, "X-Recif-Caller").unwrap().as_bytes(), unix_now()).unwrap();
+        assert_eq!((caller.user.as_deref(), caller.is_approver), (Some("alice"), asks), "{head}");
+        assert_eq!(field(&head, "X-Recif-Approver"), None, "only the signature says so");
+    }
+}
+
+#[tokio::test]
 async fn who_is_let_in_without_a_name_is_vouched_for_without_one() {
     let keys = Arc::new(KeySet::generate().unwrap());
     let sidecar = Verifier::new(public_keys(&keys.public()).unwrap(), audience("Agent", "ns", "a"));

@@ -86,6 +86,11 @@ pub trait WorkloadFleet: Send + Sync {
     /// The failure of the request, classified.
     async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError>;
 
+    /// Reports whether [`Self::note_pending`] would write. A fleet that does not know lets it be tried.
+    fn is_pending_due(&self, _: &WorkloadId, _: &PendingCalls) -> bool {
+        true
+    }
+
     /// Writes into the status of an agent whether calls of its tools wait for a person.
     ///
     /// # Errors

@@ -148,6 +148,10 @@ impl WorkloadFleet for LiveFleet {
         if id.kind == Agent::KIND { self.fallbacks.write(&id.key, answered).await } else { Ok(()) }
     }
 
+    fn is_pending_due(&self, id: &WorkloadId, pending: &PendingCalls) -> bool {
+        id.kind == Agent::KIND && self.pending.is_due(&id.key, pending)
+    }
+
     async fn note_pending(&self, id: &WorkloadId, pending: &PendingCalls) -> Result<(), ApiError> {
         if id.kind == Agent::KIND { self.pending.write(&id.key, pending).await } else { Ok(()) }
     }

@@ -1,7 +1,8 @@
 //! Condition `ApprovalsPending` of Agents: whether calls of tools wait for a person, by what the gateways report.
 //!
 //! The gateways repeat what the runtime of an agent says with its responses, so that the condition holds while there is no Pod. Calls
-//! that have expired do not wait any more, also where no response says so. What no gateway reports changes nothing.
+//! that have expired do not wait any more, also where no response says so. What no gateway reports changes nothing, so that a condition
+//! that is True holds until the next response where all gateways have restarted.
 
 use std::sync::Arc;
 
@@ -29,15 +30,19 @@ impl PendingConditions {
         Self { agents: agents.clone(), clock: clock.clone(), objects }
     }
 
+    /// Reports whether these calls change the condition of an agent.
+    pub(super) fn is_due(&self, key: &Key, pending: &PendingCalls) -> bool {
+        self.agents.get(key).is_some_and(|agent| next_of(&agent, key, pending, self.clock.now()).is_some())
+    }
+
     /// Writes the condition of an agent, if these calls change it.
     ///
     /// # Errors
     /// The failure of the request, classified.
     pub(super) async fn write(&self, key: &Key, pending: &PendingCalls) -> Result<(), ApiError> {
-        let Some(agent) = self.agents.get(key).filter(|agent| !agent.is_deleting()) else { return Ok(()) };
-        let Some(status) = agent.common().filter(|status| !status.is_initial()) else { return Ok(()) };
+        let Some(agent) = self.agents.get(key) else { return Ok(()) };
         let now = self.clock.now();
-        let Some(next) = next_state(status, &key.name, pending, now) else { return Ok(()) };
+        let Some(next) = next_of(&agent, key, pending, now) else { return Ok(()) };
         let patch = patch(agent.uid(), agent.generation(), &agent.status_json(), &next, now);
         self.objects.patch_status(key, patch).await.map(drop)
     }
@@ -50,6 +55,12 @@ enum PendingState {
     Waiting(String),
     /// None waits.
     Nothing,
+}
+
+/// Returns the state that is to be written for an agent with these calls.
+fn next_of(agent: &Agent, key: &Key, pending: &PendingCalls, now: Timestamp) -> Option<PendingState> {
+    let status = agent.common().filter(|status| !agent.is_deleting() && !status.is_initial())?;
+    next_state(status, &key.name, pending, now)
 }
 
 /// Returns the state that these calls ask for; `None` if the status says so already, or says nothing and none waits.

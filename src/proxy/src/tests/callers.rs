@@ -55,6 +55,25 @@ async fn the_workload_gets_the_name_that_a_gateway_signed_and_that_it_came_by_on
 }
 
 #[tokio::test]
+async fn the_workload_gets_to_know_an_approver_by_a_signature_alone() {
+    let keys = KeySet::generate().unwrap();
+    let mut signing = proxy(&keys, false).await;
+    let approver = keys.approver_token("agent/ns/a", "alice", unix_now() + 300);
+    let approver = format!("X-Recif-Caller: {approver}\r\n");
+    for _ in 0..2 {
+        let expected = ["X-Recif-User: alice", "x-recif-approver: true"];
+        assert_eq!(reported(&mut signing, &approver).await, expected, "the first time and from memory");
+    }
+    let spoofed = "x-recif-approver: true\r\n";
+    let named = reported(&mut signing, &format!("{spoofed}{}", token(&keys, "alice", -300))).await;
+    assert_eq!(named, ["X-Recif-User: alice"]);
+    assert!(reported(&mut signing, spoofed).await.is_empty());
+    let mut keyless = TestProxy::start(&[]).await;
+    let sent = format!("X-Recif-User: alice\r\n{spoofed}{approver}");
+    assert!(!reported(&mut keyless, &sent).await.join("\n").to_lowercase().contains("x-recif-approver"));
+}
+
+#[tokio::test]
 async fn what_is_left_of_budgets_arrives() {
     let keys = KeySet::generate().unwrap();
     let mut proxy = proxy(&keys, false).await;

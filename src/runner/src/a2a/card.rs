@@ -13,6 +13,8 @@ use crds::agent_card::AgentSkill;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::hitl;
+
 /// Description and skills of an agent, as `CORAIL_AGENT_CARD` sets them.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
@@ -23,8 +25,8 @@ pub(crate) struct CardSettings {
     skills: Vec<AgentSkill>,
 }
 
-/// Returns the card of the agent `name`, reached at `url`.
-pub(super) fn card(name: &str, settings: &CardSettings, url: &str) -> Value {
+/// Returns the card of the agent `name`, reached at `url`. One that `asks_people` to approve calls offers the extension for that.
+pub(super) fn card(name: &str, settings: &CardSettings, url: &str, asks_people: bool) -> Value {
     let description = match settings.description.as_str() {
         "" => format!("The AI agent {name}: it answers messages, and uses tools on the way where it has some."),
         set => set.to_owned(),
@@ -33,6 +35,10 @@ pub(super) fn card(name: &str, settings: &CardSettings, url: &str) -> Value {
         [] => json!([{ "id": "chat", "name": "Chat", "description": description, "tags": ["chat"] }]),
         set => set.iter().map(skill).collect(),
     };
+    let mut capabilities = json!({ "streaming": true, "pushNotifications": false });
+    if asks_people {
+        capabilities["extensions"] = json!([hitl::on_card()]);
+    }
     json!({
         "name": name,
         "description": description,
@@ -41,7 +47,7 @@ pub(super) fn card(name: &str, settings: &CardSettings, url: &str) -> Value {
             { "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" },
             { "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "0.3" },
         ],
-        "capabilities": { "streaming": true, "pushNotifications": false },
+        "capabilities": capabilities,
         "defaultInputModes": ["text/plain", "application/json"],
         "defaultOutputModes": ["text/plain"],
         "skills": skills,
@@ -93,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_settings_take_the_place_of_the_defaults_each_for_itself() {
-        let card = |settings: Value| card("shop", &serde_json::from_value(settings).unwrap(), "http://a/");
+        let card = |settings: Value| card("shop", &serde_json::from_value(settings).unwrap(), "http://a/", false);
         let skills = json!([
             { "id": "find", "name": "Find", "tags": ["search"], "inputModes": ["text/plain"] },
             { "id": "buy", "name": "Buy", "description": "Buys a thing.", "examples": ["Buy a pen"] },

@@ -8,14 +8,17 @@
 //! | `POST /`, 0.3 | JSON-RPC: `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe` |
 //!
 //! Each message becomes a [task](tasks) whose answer is one artifact, and its `contextId` is the id of the
-//! conversation. A turn with calls that a person has to approve [waits](waiting) as `input-required`. A model error makes the task fail;
+//! conversation. A turn with calls that a person has to approve [waits](waiting) as `input-required`, and clients that know
+//! [an extension](hitl) [decide](deciding) by a message to the task. A model error makes the task fail;
 //! every other error is a JSON-RPC error. Tasks are kept in memory by
 //! the replica that runs them and, where conversations are in a database, [in that database too](registry), for all
 //! replicas. A task belongs to the user who started it: to other users it does not exist. Callers without a user name
 //! cannot be told apart, so such a caller may list only the tasks of a context that the request names.
 
 mod card;
+mod deciding;
 mod events;
+mod hitl;
 mod method;
 mod params;
 mod registry;
@@ -54,6 +57,7 @@ use self::{
     rows::TaskRows,
     rpc::{JsonRpcRequest, RpcError},
     tasks::{Limits, RowState, Task, TaskPhase, Tasks},
+    wire::WireFormat,
 };
 use super::{
     agent::{Agent, ChatTurn, TurnError},
@@ -97,10 +101,16 @@ impl A2a {
         Router::new().route("/.well-known/agent-card.json", get(show_card)).route("/", post(call)).with_state(self)
     }
 
-    /// Executes one JSON-RPC request.
+    /// Reports whether turns of this agent may wait for a person.
+    fn asks_people(&self) -> bool {
+        self.agent.as_ref().is_ok_and(|agent| agent.asks_callers())
+    }
+
+    /// Executes one JSON-RPC request, which activates the extension for approvals or not.
     async fn dispatch(
         &self,
         version: Option<&str>,
+        asks_people: bool,
         caller: CallerContext,
         call: JsonRpcRequest,
     ) -> Result<Response, RpcError> {
@@ -109,7 +119,8 @@ impl A2a {
         let span = caller.account.trace().begin(operation.standard_name(), SpanKind::Server);
         span.set(A2A_METHOD_NAME, operation.standard_name());
         let caller = caller.within(span.scope());
-        let response = self.perform(version, operation, caller, id, params).await;
+        let format = WireFormat { version, asks_people };
+        let response = self.perform(format, operation, caller, id, params).await;
         match &response {
             Ok(_) => span.succeed(),
             Err(error) => span.fail(error.code().0.to_string()),
@@ -119,29 +130,31 @@ impl A2a {
 
     async fn perform(
         &self,
-        version: Version,
+        format: WireFormat,
         operation: A2aOperation,
         caller: CallerContext,
         id: Result<Value, &'static str>,
         params: Map<String, Value>,
     ) -> Result<Response, RpcError> {
-        let request = A2aRequest::read(operation, params)?;
+        let request = A2aRequest::read(operation, params, format.asks_people)?;
         let id = id.map_err(|why| RpcError::Request(why.into()))?;
         let result = match request {
-            A2aRequest::Send(send) => self.send(version, caller, send).await?,
+            A2aRequest::Send(send) => self.send(format, caller, send).await?,
             A2aRequest::Stream(send) => {
-                return Ok(events::respond(version, id, self.start(&send, caller).await?, send.history));
+                let (task, is_copy) = (self.start(&send, caller).await?, send.decision.is_some());
+                return Ok(events::respond(format, id, task, send.history, is_copy));
             }
             A2aRequest::Get(TaskParams { id, history }) => {
-                self.show(version, &*self.tasks.get(&id, &caller.user).await?, history).await?
+                let (task, now) = self.get(&id, caller).await?;
+                wire::task(format, &task, &now, history)
             }
             A2aRequest::Cancel(TaskParams { id, history }) => {
                 let task = self.tasks.get(&id, &caller.user).await?;
                 if task.phase() == TaskPhase::InputRequired {
                     let end = self.withdraw(&task).await?;
-                    wire::task(version, &task, &end, history)
+                    wire::task(format, &task, &end, history)
                 } else {
-                    self.show(version, &*self.tasks.cancel(task).await?, history).await?
+                    self.show(format, &*self.tasks.cancel(task).await?, history).await?
                 }
             }
             A2aRequest::Subscribe(about) => {
@@ -152,17 +165,17 @@ impl A2a {
                         about.id
                     )));
                 }
-                let events = events::respond(version, id, task.clone(), about.history);
+                let events = events::respond(format, id, task.clone(), about.history, false);
                 self.tasks.follow(task);
                 return Ok(events);
             }
-            A2aRequest::List(list) => self.list(version, &caller, &list).await?,
+            A2aRequest::List(list) => self.list(format, &caller, &list).await?,
         };
         Ok(Json(rpc::result(&id, result)).into_response())
     }
 
     /// Returns a page of the caller's tasks, the most recently changed first.
-    async fn list(&self, version: Version, caller: &CallerContext, list: &ListParams) -> Result<Value, RpcError> {
+    async fn list(&self, format: WireFormat, caller: &CallerContext, list: &ListParams) -> Result<Value, RpcError> {
         if caller.user.is_none() && list.context.is_none() {
             let why = "anonymous callers cannot be distinguished here: list the tasks of a `contextId`";
             return Err(RpcError::Unsupported(why.into()));
@@ -187,7 +200,7 @@ impl A2a {
         let mut tasks = Vec::new();
         for task in self.tasks.load(page, &caller.user).await? {
             let progress = self.present_among(&task, &waiting).await?;
-            let mut shown = wire::task(version, &task, &progress, list.history);
+            let mut shown = wire::task(format, &task, &progress, list.history);
             if let (false, Some(fields)) = (list.artifacts, shown.as_object_mut()) {
                 fields.remove("artifacts");
             }
@@ -201,35 +214,31 @@ impl A2a {
         }))
     }
 
-    async fn send(&self, version: Version, caller: CallerContext, send: SendParams) -> Result<Value, RpcError> {
+    async fn send(&self, format: WireFormat, caller: CallerContext, send: SendParams) -> Result<Value, RpcError> {
         let trace = caller.account.trace().clone();
-        let task = self.start(&send, caller).await?;
+        let mut task = self.start(&send, caller).await?;
         if !send.return_immediately {
             let mut progress = task.watch();
             let ended = progress.wait_for(|progress| progress.phase != TaskPhase::Working).await;
             ended.map_err(|_| RpcError::Internal("the task was lost".into()))?;
             drop(progress);
             self.tasks.wait_stored(&task, RowState::Ended).await;
+            if send.decision.is_some() {
+                task = self.decided(task).await?;
+            }
         }
         trace.set(A2A_TASK_STATE, wire::state(Version::V1, task.snapshot().phase));
-        Ok(wire::wrapped(version, self.show(version, &task, send.history).await?))
+        Ok(wire::wrapped(format.version, self.show(format, &task, send.history).await?))
     }
 
-    /// Starts a task that answers the message.
+    /// Starts a task that answers the message, or takes a message to one.
     async fn start(&self, send: &SendParams, caller: CallerContext) -> Result<Arc<Task>, RpcError> {
         let agent = self.agent.clone().map_err(RpcError::Unavailable)?;
         if let Some(id) = &send.task {
-            let task = self.tasks.get(id, &caller.user).await?;
-            if send.context.as_ref().is_some_and(|context| context.to_string() != task.context) {
-                return Err(RpcError::Params(format!("task `{id}` is of another context than `message.contextId`")));
-            }
-            let now = self.present(&task).await?;
-            if now.phase == TaskPhase::InputRequired {
-                let what = now.error.unwrap_or_default();
-                return Err(RpcError::Unsupported(format!("no message decides on task `{id}`: {what}")));
-            }
-            let wrong = "takes no further message: send it without `taskId`, with the task's `contextId`";
-            return Err(RpcError::Unsupported(format!("task `{id}` {wrong}")));
+            return self.message_to(agent, id, send, caller).await;
+        }
+        if send.decision.is_some() {
+            return Err(RpcError::Params("a decision is on the calls of a task: name it in `message.taskId`".into()));
         }
         let message = send.text()?;
         let id = ConversationId::random().map_err(|error| RpcError::Internal(error.to_string()))?;
@@ -272,8 +281,8 @@ impl A2a {
         Ok(task)
     }
 
-    async fn show(&self, version: Version, task: &Task, history: Option<usize>) -> Result<Value, RpcError> {
-        Ok(wire::task(version, task, &self.present(task).await?, history))
+    async fn show(&self, format: WireFormat, task: &Task, history: Option<usize>) -> Result<Value, RpcError> {
+        Ok(wire::task(format, task, &self.present(task).await?, history))
     }
 }
 
@@ -288,14 +297,14 @@ enum A2aRequest {
 }
 
 impl A2aRequest {
-    /// Reads the parameters of `operation`.
+    /// Reads the parameters of `operation`. A message may decide on calls where it `decides`.
     ///
     /// # Errors
     /// The parameters are invalid, or the operation is not offered.
-    fn read(operation: A2aOperation, params: Map<String, Value>) -> Result<Self, RpcError> {
+    fn read(operation: A2aOperation, params: Map<String, Value>, decides: bool) -> Result<Self, RpcError> {
         Ok(match operation {
-            A2aOperation::Send => Self::Send(SendParams::read(params)?),
-            A2aOperation::Stream => Self::Stream(SendParams::read(params)?),
+            A2aOperation::Send => Self::Send(SendParams::read(params, decides)?),
+            A2aOperation::Stream => Self::Stream(SendParams::read(params, decides)?),
             A2aOperation::Get => Self::Get(TaskParams::read(params)?),
             A2aOperation::Cancel => Self::Cancel(TaskParams::read(params)?),
             A2aOperation::Subscribe => Self::Subscribe(TaskParams::read(params)?),
@@ -332,7 +341,7 @@ async fn show_card(State(a2a): State<A2a>, headers: HeaderMap) -> Result<Respons
     let address = card::address(&headers);
     let url =
         address.ok_or_else(|| ErrorResponse(StatusCode::BAD_REQUEST, "the request has no usable `Host`".into()))?;
-    let card = card::card(&a2a.name, &a2a.card, &url);
+    let card = card::card(&a2a.name, &a2a.card, &url, a2a.asks_people());
     let tag = format!("\"{}\"", digest::sha256_hex(card.to_string().as_bytes()));
     let about = [(CACHE_CONTROL, CARD_CACHE_CONTROL.to_owned()), (ETAG, tag.clone())];
     let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -354,13 +363,17 @@ async fn call(State(a2a): State<A2a>, headers: HeaderMap, body: Result<Bytes, By
         return RpcError::ContentType("the body must be application/json".into()).respond(&Value::Null);
     }
     let version = headers.get("a2a-version").map(|version| version.to_str().unwrap_or("?").to_owned());
-    match JsonRpcRequest::read(&body) {
+    // An agent whose tools ask no person does not have the extension.
+    let extensions = if a2a.asks_people() { hitl::requested(&headers) } else { Vec::new() };
+    let mut response = match JsonRpcRequest::read(&body) {
         Ok(call) => {
             let id = call.id.clone().unwrap_or_default();
-            a2a.dispatch(version.as_deref(), CallerContext::from_headers(headers), call)
+            a2a.dispatch(version.as_deref(), !extensions.is_empty(), CallerContext::from_headers(headers), call)
                 .await
                 .unwrap_or_else(|fault| fault.respond(&id))
         }
         Err((id, fault)) => fault.respond(&id),
-    }
+    };
+    hitl::echo(response.headers_mut(), extensions);
+    response
 }

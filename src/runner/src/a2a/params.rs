@@ -2,7 +2,7 @@
 //!
 //! The versions differ in names and in wrapping, not in meaning. Unknown fields are ignored, as both versions require.
 
-use ::a2a::MAY_WAIT;
+use ::a2a::{HITL_EXTENSION, MAY_WAIT};
 use jiff::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -28,14 +28,16 @@ pub(super) struct SendParams {
     pub(super) history: Option<usize>,
     /// Calls that a person has to approve may wait; false: no person reads the answer.
     pub(super) may_wait: bool,
+    /// Metadata of the message for the extension for approvals, where that is active.
+    pub(super) decision: Option<Value>,
 }
 
 impl SendParams {
-    /// Reads and validates the parameters.
+    /// Reads and validates the parameters. Without `decides` the extension for approvals is not active.
     ///
     /// # Errors
     /// They are incomplete, or ask for something that is not offered.
-    pub(super) fn read(params: Map<String, Value>) -> Result<Self, RpcError> {
+    pub(super) fn read(params: Map<String, Value>, decides: bool) -> Result<Self, RpcError> {
         let SendBody { message, configuration, metadata } = read(params)?;
         if !matches!(message.role.as_str(), "ROLE_USER" | "user") {
             return Err(RpcError::Params("`message.role` must be the user's".into()));
@@ -51,6 +53,7 @@ impl SendParams {
             let wrong = "`message.contextId` must be 1 to 128 letters, digits, `.`, `_`, `:` or `-`";
             ConversationId::parse(&id).ok_or_else(|| RpcError::Params(wrong.into()))
         });
+        let decision = message.metadata.filter(|_| decides).and_then(|mut metadata| metadata.remove(HITL_EXTENSION));
         let wanted = configuration.unwrap_or_default();
         if wanted.push().is_some() {
             return Err(RpcError::Push);
@@ -68,6 +71,7 @@ impl SendParams {
             return_immediately: wanted.return_immediately.unwrap_or(wanted.blocking == Some(false)),
             history: history(wanted.history_length)?,
             may_wait: metadata.is_none_or(|metadata| metadata.get(MAY_WAIT) != Some(&Value::Bool(false))),
+            decision,
         })
     }
 
@@ -201,6 +205,7 @@ struct WireMessage {
     parts: Vec<Map<String, Value>>,
     context_id: Option<String>,
     task_id: Option<String>,
+    metadata: Option<Map<String, Value>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -269,7 +274,7 @@ mod tests {
         for (name, value) in object(message) {
             whole[name] = value;
         }
-        SendParams::read(object(json!({ "message": whole, "configuration": configuration })))
+        SendParams::read(object(json!({ "message": whole, "configuration": configuration })), true)
     }
 
     #[test]
@@ -322,9 +327,20 @@ mod tests {
             (json!({ MAY_WAIT: false }), false),
         ] {
             let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] });
-            let params = SendParams::read(object(json!({ "message": message, "metadata": metadata })));
+            let params = SendParams::read(object(json!({ "message": message, "metadata": metadata })), false);
             assert_eq!(params.unwrap().may_wait, expected, "{metadata}");
         }
+    }
+
+    #[test]
+    fn a_message_decides_where_the_extension_is_active() {
+        let metadata = json!({ "x": 1, HITL_EXTENSION: { "type": "tool_approval_response" } });
+        let message = json!({ "messageId": "m", "role": "user", "parts": [{ "text": "yes" }], "metadata": metadata });
+        for (decides, expected) in [(true, Some(metadata[HITL_EXTENSION].clone())), (false, None)] {
+            let params = SendParams::read(object(json!({ "message": message })), decides).unwrap();
+            assert_eq!(params.decision, expected, "{decides}");
+        }
+        assert_eq!(send(json!({}), json!({})).unwrap().decision, None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A task stops as its turn is [parked](crate::parking), and its row says no more than that. Which calls wait, that the turn goes on, and
 //! its answer are read from the parked turns and the conversation whenever a client asks, until the answer is known: any replica may go on
-//! with the turn, and each tells the same.
+//! with the turn, and each tells the same. A client that [decides](super::deciding) by a message follows the turn as it goes on.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -27,8 +27,8 @@ const NO_ANSWER: &str = "the turn that waited has no answer: its conversation wa
 impl A2a {
     /// Returns what a task waits for. The text names no task of the parked turn, as its [note](ParkedReply::note) does not.
     pub(super) fn wait(&self, parked: &ParkedReply) -> TaskWait {
-        let (names, agent, namespace) = (parked.names(), &self.name, &self.namespace);
-        let text = format!("waiting until you approve {names}: recif approve agent/{agent} -n {namespace}");
+        let (wait, agent, namespace) = (parked.wait(), &self.name, &self.namespace);
+        let text = format!("{wait}: recif approve agent/{agent} -n {namespace}");
         // Texts and JSON values under string keys: this cannot fail.
         TaskWait { text, approval: serde_json::to_value(parked).unwrap_or_default() }
     }
@@ -136,7 +136,7 @@ impl A2a {
         Ok(waiting)
     }
 
-    fn ready_agent(&self) -> Result<Arc<Agent>, RpcError> {
+    pub(super) fn ready_agent(&self) -> Result<Arc<Agent>, RpcError> {
         self.agent.clone().map_err(RpcError::Unavailable)
     }
 }

@@ -1,17 +1,30 @@
 //! Encodes tasks and their events for either version of the protocol.
 
-use ::a2a::{Version, WAITING};
+use ::a2a::{HITL_EXTENSION, Version, WAITING};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::tasks::{MessagePart, Task, TaskPhase, TaskProgress};
+use super::{
+    hitl,
+    tasks::{MessagePart, Task, TaskPhase, TaskProgress},
+};
+
+/// Form of the response to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WireFormat {
+    /// Version of the protocol.
+    pub(super) version: Version,
+    /// Set if the request activates the extension for approvals.
+    pub(super) asks_people: bool,
+}
 
 /// Id and name of the only artifact, the answer.
 const REPLY: &str = "reply";
 
 /// Encodes the task in its present state; `history` is the maximum number of messages before its answer.
-pub(super) fn task(version: Version, task: &Task, progress: &TaskProgress, history: Option<usize>) -> Value {
-    let mut value = json!({ "id": task.id, "contextId": task.context, "status": status(version, task, progress) });
+pub(super) fn task(format: WireFormat, task: &Task, progress: &TaskProgress, history: Option<usize>) -> Value {
+    let version = format.version;
+    let mut value = json!({ "id": task.id, "contextId": task.context, "status": status(format, task, progress) });
     if !progress.text.is_empty() {
         value["artifacts"] = json!([artifact(version, &progress.text)]);
     }
@@ -36,15 +49,17 @@ pub(super) fn artifact_update(version: Version, task: &Task, text: &str, append:
 }
 
 /// Encodes the last event: the final state.
-pub(super) fn status_update(version: Version, task: &Task, progress: &TaskProgress) -> Value {
-    let mut event = json!({ "taskId": task.id, "contextId": task.context, "status": status(version, task, progress) });
+pub(super) fn status_update(format: WireFormat, task: &Task, progress: &TaskProgress) -> Value {
+    let version = format.version;
+    let mut event = json!({ "taskId": task.id, "contextId": task.context, "status": status(format, task, progress) });
     if version == Version::V03 {
         event["final"] = true.into();
     }
     wrap(version, "statusUpdate", of_kind(version, "status-update", event))
 }
 
-fn status(version: Version, task: &Task, progress: &TaskProgress) -> Value {
+fn status(format: WireFormat, task: &Task, progress: &TaskProgress) -> Value {
+    let version = format.version;
     let state = state(version, progress.phase);
     let mut status = json!({ "state": state, "timestamp": milliseconds(progress.since) });
     if let Some(error) = &progress.error {
@@ -53,7 +68,12 @@ fn status(version: Version, task: &Task, progress: &TaskProgress) -> Value {
         let parts = vec![part(version, &MessagePart::Text(error.clone()))];
         status["message"] = message(version, task, &id, Speaker::Agent, parts);
         if let Some(approval) = &progress.approval {
-            status["message"]["metadata"] = json!({ WAITING: approval });
+            let said = &mut status["message"];
+            said["metadata"] = json!({ WAITING: approval });
+            if format.asks_people {
+                said["extensions"] = json!([HITL_EXTENSION]);
+                said["metadata"][HITL_EXTENSION] = hitl::request(error, approval);
+            }
         }
     }
     status
@@ -130,6 +150,9 @@ mod tests {
     use super::super::tasks::UserMessage;
     use super::*;
 
+    const V1: WireFormat = WireFormat { version: Version::V1, asks_people: false };
+    const V03: WireFormat = WireFormat { version: Version::V03, asks_people: false };
+
     fn failed() -> (Task, TaskProgress) {
         let message =
             UserMessage { id: "m".into(), pieces: vec![MessagePart::Text("hi".into()), MessagePart::Data(json!([1]))] };
@@ -159,19 +182,19 @@ mod tests {
                 "taskId": "t", "contextId": "c",
             }],
         });
-        assert_eq!(task(Version::V1, &one, &progress, None), expected);
+        assert_eq!(task(V1, &one, &progress, None), expected);
     }
 
     #[test]
     fn a_task_in_the_form_of_0_3() {
         let (one, progress) = failed();
-        let found = task(Version::V03, &one, &progress, Some(1));
+        let found = task(V03, &one, &progress, Some(1));
         assert_eq!((&found["kind"], &found["status"]["state"]), (&json!("task"), &json!("failed")));
         let message = &found["history"][0];
         assert_eq!((&message["kind"], &message["role"]), (&json!("message"), &json!("user")));
         assert_eq!(message["parts"], json!([{ "kind": "text", "text": "hi" }, { "kind": "data", "data": [1] }]));
         assert_eq!(found["artifacts"][0]["parts"], json!([{ "kind": "text", "text": "so far" }]));
-        assert!(task(Version::V03, &one, &progress, Some(0)).get("history").is_none());
+        assert!(task(V03, &one, &progress, Some(0)).get("history").is_none());
     }
 
     #[test]
@@ -179,23 +202,41 @@ mod tests {
         let (one, failed) = failed();
         let (error, approval) = (Some("waiting".into()), Some(json!({ "task": "p" })));
         let waits = TaskProgress { phase: TaskPhase::InputRequired, error, approval, ..failed };
-        let status = task(Version::V03, &one, &waits, None)["status"].take();
+        let status = task(V03, &one, &waits, None)["status"].take();
         assert_eq!(
             (&status["state"], &status["message"]["messageId"]),
             (&json!("input-required"), &json!("t-waiting"))
         );
         assert_eq!(status["message"]["metadata"], json!({ "recif.dev/waiting": { "task": "p" } }));
-        assert_eq!(status_update(Version::V03, &one, &waits)["final"], true, "its stream ends");
+        assert_eq!(status["message"].get("extensions"), None);
+        assert_eq!(status_update(V03, &one, &waits)["final"], true, "its stream ends");
+    }
+
+    #[test]
+    fn a_client_that_activated_the_extension_is_asked_to_decide() {
+        let (one, failed) = failed();
+        let parked = json!({ "task": "p", "approval": { "tools": [{ "id": "1", "name": "pay", "args": {} }] } });
+        let (error, approval) = (Some("waiting".into()), Some(parked.clone()));
+        let waits = TaskProgress { phase: TaskPhase::InputRequired, error, approval, ..failed };
+        let call = json!({ "id": "1", "call_id": "1", "name": "pay", "args": {} });
+        let request = json!({ "type": "tool_approval_request", "hint": "waiting", "tools": [call] });
+        for version in [Version::V1, Version::V03] {
+            let format = WireFormat { version, asks_people: true };
+            let shown = task(format, &one, &waits, None);
+            let said = &shown["status"]["message"];
+            assert_eq!(said["extensions"], json!([HITL_EXTENSION]));
+            assert_eq!(said["metadata"], json!({ WAITING: parked, HITL_EXTENSION: request }));
+        }
     }
 
     #[test]
     fn events_are_told_apart_by_field_or_by_kind() {
         let (one, progress) = failed();
         assert_eq!(artifact_update(Version::V1, &one, "x", false)["artifactUpdate"]["append"], false);
-        assert_eq!(status_update(Version::V1, &one, &progress)["statusUpdate"].get("final"), None);
+        assert_eq!(status_update(V1, &one, &progress)["statusUpdate"].get("final"), None);
         let event = artifact_update(Version::V03, &one, "x", true);
         assert_eq!((&event["kind"], &event["append"]), (&json!("artifact-update"), &json!(true)));
-        let event = status_update(Version::V03, &one, &progress);
+        let event = status_update(V03, &one, &progress);
         assert_eq!((&event["kind"], &event["final"]), (&json!("status-update"), &json!(true)));
     }
 }

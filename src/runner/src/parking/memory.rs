@@ -121,13 +121,16 @@ impl ParkedInMemory {
         })
     }
 
-    /// Implements [`super::ParkedTurns::waiting`] for the turns whose ids begin so.
-    pub(super) fn waiting(&self, owner: &str, begin: &str, now: Instant) -> Vec<WaitingTurn> {
-        let waits = |entry: &Entry| entry.owner == owner && (entry.ruling.is_some() || !entry.is_expired(now));
+    /// Implements [`super::ParkedTurns::waiting`] for the turns whose ids begin so, of this owner or of all.
+    pub(super) fn waiting(&self, owner: Option<&str>, begin: &str, now: Instant) -> Vec<WaitingTurn> {
+        let is_listed = |entry: &Entry| owner.is_none_or(|owner| entry.owner == owner);
+        let waits = |entry: &Entry| is_listed(entry) && (entry.ruling.is_some() || !entry.is_expired(now));
         let mut found: Vec<_> = self.0.iter().filter(|(task, entry)| task.starts_with(begin) && waits(entry)).collect();
-        found.sort_by_key(|(_, entry)| entry.expires);
-        let shown = |(task, Entry { turn, ruling, expires, .. }): (&String, &Entry)| {
-            WaitingTurn::new(task, turn.conversation.clone(), ruling.is_some(), &turn.calls, expires.1)
+        found.sort_by_key(|(_, entry)| (owner.is_none() && entry.ruling.is_some(), entry.expires));
+        found.truncate(usize::try_from(MOST_OF_USER).unwrap_or(usize::MAX));
+        let shown = |(task, Entry { owner, turn, ruling, expires, .. }): (&String, &Entry)| {
+            let conversation = turn.conversation.clone();
+            WaitingTurn::new(task, owner, conversation, ruling.is_some(), &turn.calls, turn.by, expires.1)
         };
         found.into_iter().map(shown).collect()
     }
@@ -152,14 +155,18 @@ impl ParkedInMemory {
         self.0.len() < before
     }
 
-    /// Returns what is known of a turn of this owner.
-    pub(super) fn find(&self, task: &str, owner: &str, now: Instant) -> Option<FoundTurn> {
-        let entry = self.0.get(task).filter(|entry| entry.owner == owner)?;
+    /// Returns what is known of a turn of any owner.
+    pub(super) fn find(&self, task: &str, now: Instant) -> Option<FoundTurn> {
+        let entry = self.0.get(task)?;
         Some(FoundTurn {
+            owner: entry.owner.clone(),
             conversation: entry.turn.conversation.clone(),
             calls: entry.turn.calls.clone(),
+            by: entry.turn.by,
+            needs_caller: entry.turn.needs_caller,
             forwarded: Some(entry.turn.forwarded.clone()),
             ruling: entry.ruling.clone(),
+            round: entry.turn.round,
             is_expired: entry.is_expired(now),
             expires: entry.expires.1,
         })
@@ -177,6 +184,12 @@ impl ParkedInMemory {
         }
         entry.ruling = Some(ruling.clone());
         Some(entry.claim(claim.clone(), false, now))
+    }
+
+    /// Rules on a turn that waits, without a claim on it; false where it does not wait any more.
+    pub(super) fn keep_ruling(&mut self, task: &str, ruling: &Ruling, now: Instant) -> bool {
+        let waiting = self.0.get_mut(task).filter(|entry| entry.ruling.is_none() && !entry.is_expired(now));
+        waiting.map(|entry| entry.ruling = Some(ruling.clone())).is_some()
     }
 
     /// Implements [`super::ParkedTurns::claim_due`].

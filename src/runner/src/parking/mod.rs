@@ -14,10 +14,16 @@
 //! one, and else the model gets to know that its effect is unknown. So a turn ends once, and a call is sent at most once for each approval, but
 //! for those that have one effect however often they are sent.
 //!
+//! An approver may decide on a turn of another user. It goes on as that user's: with the name and the budgets of that user, and without the
+//! headers and the key of the approver. Where an approver has to decide, the user whose request began the turn cannot.
+//!
 //! Values of headers and keys of callers are kept nowhere: a turn that needs them is continued only in a request of its own caller, which
-//! has to have the headers that the first one had. A turn whose caller does not come back, one whose conversation was forgotten, and one
-//! that broke off several times, is ended with a note, without its model and without further calls.
+//! has to have the headers that the first one had; the decision of an approver on it is kept until then. A turn whose caller does not come
+//! back, one whose conversation was forgotten, and one that broke off several times, is ended with a note, without its model and without
+//! further calls.
 
+mod columns;
+mod decide;
 mod memory;
 mod rows;
 mod rulings;
@@ -34,17 +40,16 @@ use self::{
     turn::{FoundTurn, MAX_TURN},
 };
 use super::{
-    caller::RequestHeaders,
     conversations::history::{ConversationId, UserName, owner_column},
     database::{DatabaseError, DatabaseScope},
     models::ModelError,
 };
 
 pub(super) use self::{
-    rulings::Decisions,
+    rulings::{Decisions, Ruling},
     turn::{
-        CallProgress, Claim, ClaimedTurn, ForcedEnd, OpenTurn, ParkResult, ParkedReply, ParkedTurn, Progress, RENEWAL,
-        WaitingTurn, a2a_task_of, parked_id, sort_results,
+        CallProgress, Claim, ClaimedTurn, ForcedEnd, KeptDecision, OpenTurn, ParkResult, ParkedReply, ParkedTurn,
+        Progress, RENEWAL, WaitingTurn, a2a_task_of, parked_id, sort_results,
     },
 };
 
@@ -65,6 +70,20 @@ pub(super) enum DecisionError {
     /// The decision is not one on the calls that wait.
     #[error("{0}")]
     Invalid(String),
+    /// An approver has to decide, and the caller is none, or asked.
+    #[error(
+        "an approver other than the caller decides this: it takes the right to create agents/approve, which the ClusterRole \
+         recif-approver gives"
+    )]
+    NotApprover,
+    /// An approver has to decide, and no gateway vouches for the caller.
+    #[error("sign in to approve: the gateway needs --auth kubernetes")]
+    NotSignedIn,
+    /// The decision of an approver is kept, and the turn waits for its own caller.
+    #[error(
+        "the decision is kept: the turn goes on with the next request of its own caller, whose headers or key it needs"
+    )]
+    Kept(Box<KeptDecision>),
     /// The turn needs headers of its caller that the decision does not have.
     #[error("send {0} as with the first request: tools of this turn need it")]
     MissingHeaders(String),
@@ -161,8 +180,19 @@ impl ParkedTurns {
     pub(super) async fn waiting(&self, user: &UserName) -> Result<Vec<WaitingTurn>, DatabaseError> {
         let owner = owner_column(user);
         match self {
-            Self::Memory(memory) => Ok(lock(memory).waiting(&owner, "", Instant::now())),
-            Self::Postgres(rows) => rows.waiting(&owner, "").await,
+            Self::Memory(memory) => Ok(lock(memory).waiting(Some(&owner), "", Instant::now())),
+            Self::Postgres(rows) => rows.waiting(Some(&owner), "").await,
+        }
+    }
+
+    /// Returns the same of all users, for an approver: at most 100, and first those that wait for a decision.
+    ///
+    /// # Errors
+    /// The database cannot be queried.
+    pub(super) async fn all_waiting(&self) -> Result<Vec<WaitingTurn>, DatabaseError> {
+        match self {
+            Self::Memory(memory) => Ok(lock(memory).waiting(None, "", Instant::now())),
+            Self::Postgres(rows) => rows.waiting(None, "").await,
         }
     }
 
@@ -173,8 +203,8 @@ impl ParkedTurns {
     pub(super) async fn waiting_of(&self, a2a_task: &str, user: &UserName) -> Result<Vec<WaitingTurn>, DatabaseError> {
         let (owner, begin) = (owner_column(user), format!("{a2a_task}."));
         match self {
-            Self::Memory(memory) => Ok(lock(memory).waiting(&owner, &begin, Instant::now())),
-            Self::Postgres(rows) => rows.waiting(&owner, &begin).await,
+            Self::Memory(memory) => Ok(lock(memory).waiting(Some(&owner), &begin, Instant::now())),
+            Self::Postgres(rows) => rows.waiting(Some(&owner), &begin).await,
         }
     }
 
@@ -215,62 +245,20 @@ impl ParkedTurns {
         }
     }
 
-    /// Returns the turn of this task, if it waits for a decision of `user`, or is decided and has not ended.
+    /// Returns the turn of this task, if it waits for a decision, or is decided and has not ended, and the user began it, or is an approver.
     ///
     /// # Errors
     /// The database cannot be queried.
-    pub(super) async fn waiting_for(&self, task: &str, user: &UserName) -> Result<Option<WaitingTurn>, DatabaseError> {
-        let found = self.find(task, &owner_column(user)).await?;
-        let waits = found.filter(|found| found.ruling.is_some() || !found.is_expired);
-        Ok(waits.map(|FoundTurn { conversation, calls, ruling, expires, .. }| {
-            WaitingTurn::new(task, conversation, ruling.is_some(), &calls, expires)
-        }))
-    }
-
-    /// Decides on all calls of a turn of `user` and claims it, for a request with these headers. The same decision again claims it too, as
-    /// long as no process continues it.
-    ///
-    /// # Errors
-    /// The reason why the decision is not taken; nothing has changed.
-    pub(super) async fn decide(
+    pub(super) async fn waiting_for(
         &self,
         task: &str,
         user: &UserName,
-        headers: &RequestHeaders,
-        decisions: Decisions,
-    ) -> Result<ClaimedTurn, DecisionError> {
+        is_approver: bool,
+    ) -> Result<Option<WaitingTurn>, DatabaseError> {
         let owner = owner_column(user);
-        let unknown = || DecisionError::unknown(task);
-        let found = self.find(task, &owner).await?.ok_or_else(unknown)?;
-        let ruling = decisions.on(&found.calls, &owner).map_err(DecisionError::Invalid)?;
-        if let Some(before) = &found.ruling
-            && *before != ruling
-        {
-            return Err(DecisionError::Decided(before.by_whom()));
-        }
-        if found.ruling.is_none() && found.is_expired {
-            return Err(DecisionError::Expired);
-        }
-        let needed = found.forwarded.ok_or(DecisionError::OtherVersion)?;
-        let missing: Vec<String> = needed.into_iter().filter(|name| !headers.has(name)).collect();
-        if !missing.is_empty() {
-            return Err(DecisionError::MissingHeaders(missing.join(", ")));
-        }
-        let claim = Claim::new(task)?;
-        let claimed = match self {
-            Self::Memory(memory) => lock(memory).rule(&claim, &owner, &ruling, Instant::now()),
-            Self::Postgres(rows) => rows.rule(&claim, &owner, &ruling).await?,
-        };
-        match claimed {
-            Some(claimed) => Ok(claimed),
-            // Another decision came first, or the turn is being continued.
-            None => match self.find(task, &owner).await? {
-                None => Err(unknown()),
-                Some(FoundTurn { ruling: Some(before), .. }) if before == ruling => Err(DecisionError::Busy),
-                Some(FoundTurn { ruling: Some(before), .. }) => Err(DecisionError::Decided(before.by_whom())),
-                Some(_) => Err(DecisionError::Expired),
-            },
-        }
+        let found = self.find(task).await?.filter(|found| is_approver || found.owner == owner);
+        let waits = found.filter(|found| found.ruling.is_some() || !found.is_expired);
+        Ok(waits.map(|found| found.waiting(task, found.ruling.is_some())))
     }
 
     /// Claims a turn that no process continues and that is to go on without its caller: one that is decided, or expired. One that needs
@@ -363,10 +351,10 @@ impl ParkedTurns {
         }
     }
 
-    async fn find(&self, task: &str, owner: &str) -> Result<Option<FoundTurn>, DatabaseError> {
+    async fn find(&self, task: &str) -> Result<Option<FoundTurn>, DatabaseError> {
         match self {
-            Self::Memory(memory) => Ok(lock(memory).find(task, owner, Instant::now())),
-            Self::Postgres(rows) => rows.find(task, owner).await,
+            Self::Memory(memory) => Ok(lock(memory).find(task, Instant::now())),
+            Self::Postgres(rows) => rows.find(task).await,
         }
     }
 }

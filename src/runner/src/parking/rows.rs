@@ -5,11 +5,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crds::pending_calls::PendingCalls;
-use jiff::Timestamp;
-use serde::{Serialize, de::DeserializeOwned};
 use sqlx::{Row, postgres::PgRow};
 
 use super::{
+    columns::{calls_column, json, read_calls, read_json, seconds, time},
     rulings::Ruling,
     turn::{
         CALLER_WAIT, CLAIM, Claim, ClaimedTurn, FoundTurn, MOST, MOST_OF_USER, ParkResult, ParkedTurn, Progress,
@@ -19,7 +18,6 @@ use super::{
 use crate::{
     conversations::history::{ConversationId, user_of_column},
     database::{DatabaseError, DatabaseScope},
-    models::ToolCall,
 };
 
 /// Creates the table. JSON is in text columns, because `jsonb` rejects U+0000. `calls` and `conversation` are in `turn` too: what waits
@@ -75,7 +73,7 @@ impl ParkedRows {
 
     /// Implements [`super::ParkedTurns::park`].
     pub(super) async fn park(&self, task: &str, owner: &str, turn: &ParkedTurn) -> Result<ParkResult, DatabaseError> {
-        let (calls, text) = (json(&turn.calls)?, json(turn)?);
+        let (calls, text) = (calls_column(turn)?, json(turn)?);
         let row = sqlx::query_scalar::<_, i64>(
             "INSERT INTO recif_parked (namespace, agent, task, owner, conversation, calls, turn, needs_caller, expires_at) \
              SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::boolean, \
@@ -95,7 +93,10 @@ impl ParkedRows {
     /// Implements [`super::ParkedTurns::pending`].
     pub(super) async fn pending(&self) -> Result<PendingCalls, DatabaseError> {
         if !self.is_there().await? {
-            return Ok(PendingCalls { at: Timestamp::now().as_millisecond(), ..PendingCalls::default() });
+            // The clock of this process may be ahead of the database's, and hide the count after the first call.
+            let now = sqlx::query_scalar::<_, i64>("SELECT (extract(epoch FROM now()) * 1000)::bigint");
+            let at = self.run(now.fetch_one(self.scope.database.pool())).await?;
+            return Ok(PendingCalls { at, ..PendingCalls::default() });
         }
         let row = sqlx::query(
             "SELECT (extract(epoch FROM now()) * 1000)::bigint AS counted, \
@@ -110,24 +111,26 @@ impl ParkedRows {
         Ok(PendingCalls { at, calls: calls.unsigned_abs(), since: row.try_get("since")?, until: row.try_get("until")? })
     }
 
-    /// Implements [`super::ParkedTurns::waiting`] for the turns whose ids begin so.
-    pub(super) async fn waiting(&self, owner: &str, begin: &str) -> Result<Vec<WaitingTurn>, DatabaseError> {
+    /// Implements [`super::ParkedTurns::waiting`] for the turns whose ids begin so, of this owner or of all.
+    pub(super) async fn waiting(&self, owner: Option<&str>, begin: &str) -> Result<Vec<WaitingTurn>, DatabaseError> {
         let rows = sqlx::query(
-            "SELECT task, conversation, calls, ruling IS NOT NULL AS decided, \
+            "SELECT task, owner, conversation, calls, ruling IS NOT NULL AS decided, \
                  (extract(epoch FROM expires_at) * 1000000)::bigint AS expires FROM recif_parked \
-             WHERE namespace = $1 AND agent = $2 AND owner = $3 AND (ruling IS NOT NULL OR expires_at > now()) \
-                 AND starts_with(task, $4) ORDER BY expires_at, task",
+             WHERE namespace = $1 AND agent = $2 AND ($3::text IS NULL OR owner = $3) \
+                 AND (ruling IS NOT NULL OR expires_at > now()) AND starts_with(task, $4) \
+             ORDER BY $3::text IS NULL AND ruling IS NOT NULL, expires_at, task LIMIT $5",
         );
-        let rows = rows.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner).bind(begin);
+        let rows = rows.bind(&self.scope.namespace).bind(&self.scope.agent).bind(owner).bind(begin).bind(MOST_OF_USER);
         if !self.is_there().await? {
             return Ok(Vec::new());
         }
         let mut found = Vec::new();
         for row in self.run(rows.fetch_all(self.scope.database.pool())).await? {
-            let calls = read_json::<Vec<ToolCall>>(&row, "calls")?;
-            if let (Some(calls), Some(conversation)) = (calls, ConversationId::parse(row.try_get("conversation")?)) {
-                let (task, decided, expires) = (row.try_get("task")?, row.try_get("decided")?, row.try_get("expires")?);
-                found.push(WaitingTurn::new(task, conversation, decided, &calls, time(expires)));
+            let conversation = ConversationId::parse(row.try_get("conversation")?);
+            if let (Some((by, calls)), Some(conversation)) = (read_calls(&row)?, conversation) {
+                let (task, owner) = (row.try_get("task")?, row.try_get("owner")?);
+                let (decided, expires) = (row.try_get("decided")?, time(row.try_get("expires")?));
+                found.push(WaitingTurn::new(task, owner, conversation, decided, &calls, by, expires));
             }
         }
         Ok(found)
@@ -163,26 +166,30 @@ impl ParkedRows {
         Ok(self.is_there().await? && self.run(row.execute(self.scope.database.pool())).await?.rows_affected() > 0)
     }
 
-    /// Returns what is known of a turn of this owner.
-    pub(super) async fn find(&self, task: &str, owner: &str) -> Result<Option<FoundTurn>, DatabaseError> {
+    /// Returns what is known of a turn of any owner.
+    pub(super) async fn find(&self, task: &str) -> Result<Option<FoundTurn>, DatabaseError> {
         let row = sqlx::query(
-            "SELECT conversation, calls, turn, ruling, expires_at <= now() AS expired, \
+            "SELECT owner, conversation, calls, turn, ruling, expires_at <= now() AS expired, \
                  (extract(epoch FROM expires_at) * 1000000)::bigint AS expires FROM recif_parked \
-             WHERE namespace = $1 AND agent = $2 AND task = $3 AND owner = $4",
+             WHERE namespace = $1 AND agent = $2 AND task = $3",
         );
-        let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(task).bind(owner);
+        let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(task);
         if !self.is_there().await? {
             return Ok(None);
         }
         let Some(row) = self.run(row.fetch_optional(self.scope.database.pool())).await? else { return Ok(None) };
-        let (calls, conversation) = (read_json(&row, "calls")?, ConversationId::parse(row.try_get("conversation")?));
-        let (Some(calls), Some(conversation)) = (calls, conversation) else { return Ok(None) };
+        let (calls, conversation) = (read_calls(&row)?, ConversationId::parse(row.try_get("conversation")?));
+        let (Some((by, calls)), Some(conversation)) = (calls, conversation) else { return Ok(None) };
         let ruling: Option<Ruling> = read_json(&row, "ruling")?;
         let is_readable = ruling.is_some() || row.try_get::<Option<&str>, _>("ruling")?.is_none();
         let turn: Option<ParkedTurn> = read_json(&row, "turn")?;
         Ok(Some(FoundTurn {
+            owner: row.try_get("owner")?,
             conversation,
             calls,
+            by,
+            needs_caller: turn.as_ref().is_some_and(|turn| turn.needs_caller),
+            round: turn.as_ref().map_or(0, |turn| turn.round),
             forwarded: turn.filter(|_| is_readable).map(|turn| turn.forwarded),
             ruling,
             is_expired: row.try_get("expired")?,
@@ -213,6 +220,17 @@ impl ParkedRows {
             self.release(claim).await?;
         }
         Ok(claimed)
+    }
+
+    /// Rules on a turn that waits, without a claim on it; false where it does not wait any more.
+    pub(super) async fn keep_ruling(&self, task: &str, ruling: &Ruling) -> Result<bool, DatabaseError> {
+        let text = json(ruling)?;
+        let row = sqlx::query(
+            "UPDATE recif_parked SET ruling = $4 WHERE namespace = $1 AND agent = $2 AND task = $3 \
+             AND ruling IS NULL AND expires_at > now()",
+        );
+        let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(task).bind(&text);
+        Ok(self.run(row.execute(self.scope.database.pool())).await?.rows_affected() > 0)
     }
 
     /// Implements [`super::ParkedTurns::claim_due`]. A row that cannot be read is given back to a process that can.
@@ -307,7 +325,7 @@ impl ParkedRows {
         task: &str,
         turn: &ParkedTurn,
     ) -> Result<ParkResult, DatabaseError> {
-        let (calls, text) = (json(&turn.calls)?, json(turn)?);
+        let (calls, text) = (calls_column(turn)?, json(turn)?);
         let row = sqlx::query_scalar::<_, i64>(
             "UPDATE recif_parked SET task = $5, calls = $6, turn = $7, needs_caller = $8, \
                  created_at = now(), expires_at = now() + make_interval(secs => $9), \
@@ -352,27 +370,4 @@ fn claimed(row: &PgRow, token: &str, is_swept: bool) -> Result<Option<ClaimedTur
     }
     let (owner, attempts) = (user_of_column(row.try_get("owner")?), row.try_get("attempts")?);
     Ok(Some(ClaimedTurn { claim, owner, turn, ruling, progress, attempts, is_swept }))
-}
-
-/// Parses the JSON in a column; `None` without a text, and for one that another version of this runtime wrote and cannot be read.
-fn read_json<T: DeserializeOwned>(row: &PgRow, column: &str) -> Result<Option<T>, sqlx::Error> {
-    let Some(text) = row.try_get::<Option<&str>, _>(column)? else { return Ok(None) };
-    let read = serde_json::from_str(text);
-    if read.is_err() {
-        // The text of the error may quote the turn, so it is not logged.
-        tracing::warn!(column, "a parked turn that another version of this runtime wrote cannot be read");
-    }
-    Ok(read.ok())
-}
-
-fn json(value: &impl Serialize) -> Result<String, sqlx::Error> {
-    serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
-}
-
-fn seconds(turn: &ParkedTurn) -> f64 {
-    std::time::Duration::from_secs(turn.patience).as_secs_f64()
-}
-
-fn time(microseconds: i64) -> Timestamp {
-    Timestamp::from_microsecond(microseconds).unwrap_or_default()
 }

@@ -10,13 +10,13 @@ use crate::models::ToolCall;
 const MAX_REASON: usize = 1000;
 
 /// Body of a decision: each call that waits is named once.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Decisions {
     approvals: Vec<CallDecision>,
 }
 
 /// Decision on one call.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct CallDecision {
     id: String,
     approved: bool,
@@ -42,6 +42,15 @@ enum CallRuling {
 }
 
 impl Decisions {
+    /// Reports whether this is the decision that was taken, whatever its reasons are; one that names no call is, too.
+    pub(super) fn repeats(&self, ruling: &Ruling) -> bool {
+        let is_same = |decision: &CallDecision| {
+            let before = ruling.calls.get(&decision.id);
+            before.is_some_and(|before| (*before == CallRuling::Approved) == decision.approved)
+        };
+        self.approvals.iter().all(is_same)
+    }
+
     /// Returns the decision of the user `by` on these calls.
     ///
     /// # Errors
@@ -69,6 +78,11 @@ impl Decisions {
 }
 
 impl Ruling {
+    /// Reports whether this user decided; empty for one without a name.
+    pub(crate) fn is_by(&self, user: &str) -> bool {
+        self.by == user
+    }
+
     /// Returns ` by ` and the user who decided; nothing for one without a name.
     pub(super) fn by_whom(&self) -> String {
         if self.by.is_empty() { String::new() } else { format!(" by {}", self.by) }

@@ -1,5 +1,7 @@
 //! Parked turns in memory and in PostgreSQL: claims, limits, and what a lost claim can still do.
 
+mod approvers;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::json;
@@ -11,9 +13,11 @@ use super::{
     *,
 };
 use crate::{
+    caller::CallerContext,
     conversations::{Conversations, Storage, history::TurnStorage},
     database::Dsn,
     models::{Message, ToolCall},
+    tools::Decider,
     usage::BudgetHeaders,
 };
 
@@ -43,6 +47,7 @@ fn turn(patience: u64, needs_caller: bool) -> ParkedTurn {
         messages: vec![Message::user("pay\0"), Message::Call(call.clone())],
         definitions: BTreeMap::from([("1".into(), "d".into())]),
         calls: vec![call],
+        by: Decider::Caller,
         patience,
         round: 1,
         tool_turns: 3,
@@ -58,7 +63,7 @@ fn turn(patience: u64, needs_caller: bool) -> ParkedTurn {
 impl ParkedTurns {
     /// Decides as a request without further headers does.
     async fn decided(&self, task: &str, user: &UserName, decisions: Decisions) -> Result<ClaimedTurn, DecisionError> {
-        self.decide(task, user, &RequestHeaders::default(), decisions).await
+        self.decide(task, &CallerContext { user: user.clone(), ..CallerContext::default() }, false, decisions).await
     }
 }
 
@@ -95,8 +100,8 @@ async fn a_turn_is_decided_once_by_its_own_user() {
         assert_eq!((claimed.attempts, claimed.forced_end()), (1, None));
         let listed: Vec<_> = parked.waiting(&ada).await.unwrap().iter().map(|turn| turn.decided).collect();
         assert_eq!(listed, [true], "its caller can go on with it where its process died");
-        assert!(parked.waiting_for("t", &ada).await.unwrap().unwrap().decided);
-        assert!(parked.waiting_for("t", &bob).await.unwrap().is_none());
+        assert!(parked.waiting_for("t", &ada, false).await.unwrap().unwrap().decided);
+        assert!(parked.waiting_for("t", &bob, false).await.unwrap().is_none());
         assert!(parked.is_open(&id("talk"), &ada).await.unwrap(), "it has not ended");
         let other = parked.decided("t", &ada, decisions(false)).await.unwrap_err();
         assert_eq!(other.to_string(), "already decided by ada");
@@ -144,7 +149,7 @@ async fn calls_of_all_users_are_pending_until_they_are_decided_or_expire() {
 #[test]
 fn arguments_are_shown_with_every_digit() {
     let call = ToolCall { arguments: json!({ "id": 9_007_199_254_740_993_u64 }), ..ToolCall::default() };
-    let shown = serde_json::to_value(ParkedReply::new("t", &[call], jiff::Timestamp::now())).unwrap();
+    let shown = serde_json::to_value(ParkedReply::new("t", &[call], Decider::Caller, jiff::Timestamp::now())).unwrap();
     let text = &shown["approval"]["tools"][0]["args_text"];
     assert_eq!(text, "{\n  \"id\": 9007199254740993\n}");
 }

@@ -10,6 +10,7 @@ use super::rulings::{Ruling, shown_names};
 use crate::{
     conversations::history::{ConversationId, UserName},
     models::{Message, ModelRequest, ToolCall},
+    tools::Decider,
     usage::BudgetHeaders,
 };
 
@@ -23,7 +24,7 @@ pub(super) const CALLER_WAIT: Duration = Duration::from_secs(24 * 3600);
 pub(super) const MOST_ATTEMPTS: i64 = 5;
 /// Most parked turns of an agent.
 pub(super) const MOST: i64 = 1000;
-/// Most parked turns of one user.
+/// Most parked turns of one user, and most in a list.
 pub(super) const MOST_OF_USER: i64 = 100;
 /// Largest parked turn, in bytes.
 pub(super) const MAX_TURN: usize = 4 << 20;
@@ -41,6 +42,9 @@ pub(crate) struct ParkedTurn {
     pub(crate) messages: Vec<Message>,
     /// Calls that wait, each with its own id.
     pub(crate) calls: Vec<ToolCall>,
+    /// Who decides on them.
+    #[serde(default)]
+    pub(crate) by: Decider,
     /// Digests of the definitions of their tools, by the ids of the calls.
     pub(crate) definitions: BTreeMap<String, String>,
     /// Seconds for which they wait.
@@ -171,13 +175,44 @@ pub(crate) enum ParkResult {
 
 /// What is known of a turn without a claim on it.
 pub(super) struct FoundTurn {
+    /// User whose request began the turn, as the column holds it.
+    pub(super) owner: String,
     pub(super) conversation: ConversationId,
     pub(super) calls: Vec<ToolCall>,
+    /// Who decides on the calls.
+    pub(super) by: Decider,
+    /// Set when the turn needs headers or the key of its owner.
+    pub(super) needs_caller: bool,
     /// Names of the headers that a request which goes on with the turn has to have; `None` where this version cannot go on with it.
     pub(super) forwarded: Option<Vec<String>>,
     pub(super) ruling: Option<Ruling>,
+    /// Number of times that the turn was parked.
+    pub(super) round: u64,
     pub(super) is_expired: bool,
     pub(super) expires: Timestamp,
+}
+
+impl FoundTurn {
+    /// Describes the turn.
+    pub(super) fn waiting(&self, task: &str, decided: bool) -> WaitingTurn {
+        let Self { owner, conversation, calls, by, expires, .. } = self;
+        WaitingTurn::new(task, owner, conversation.clone(), decided, calls, *by, *expires)
+    }
+}
+
+/// Decision of an approver that is kept until the caller of its turn comes back.
+#[derive(Debug)]
+pub(crate) struct KeptDecision {
+    /// The turn.
+    pub(crate) waiting: WaitingTurn,
+    /// Number of times that the turn was parked.
+    pub(crate) round: u64,
+    /// Calls that are decided.
+    pub(crate) calls: Vec<ToolCall>,
+    /// The decision.
+    pub(crate) ruling: Ruling,
+    /// Set unless the same decision was kept before.
+    pub(crate) is_new: bool,
 }
 
 /// Turn of an agent that is being answered.
@@ -221,6 +256,9 @@ pub(crate) fn a2a_task_of(parked: &str) -> Option<&str> {
 pub(crate) struct WaitingTurn {
     /// Conversation of the turn.
     pub(super) conversation_id: ConversationId,
+    /// User whose request began the turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
     /// Set once it is decided: the same decision again goes on with it where no process does.
     pub(crate) decided: bool,
     #[serde(flatten)]
@@ -228,15 +266,18 @@ pub(crate) struct WaitingTurn {
 }
 
 impl WaitingTurn {
-    /// Describes a parked turn.
+    /// Describes a parked turn of this owner.
     pub(super) fn new(
         task: &str,
+        owner: &str,
         conversation: ConversationId,
         decided: bool,
         calls: &[ToolCall],
+        by: Decider,
         expires: Timestamp,
     ) -> Self {
-        Self { conversation_id: conversation, decided, parked: ParkedReply::new(task, calls, expires) }
+        let user = (!owner.is_empty()).then(|| owner.to_owned());
+        Self { conversation_id: conversation, user, decided, parked: ParkedReply::new(task, calls, by, expires) }
     }
 }
 
@@ -250,6 +291,8 @@ pub(crate) struct ParkedReply {
 
 #[derive(Debug, Clone, Serialize)]
 struct AskedApproval {
+    /// Who decides.
+    by: Decider,
     /// Time at which the calls are refused.
     expires: Timestamp,
     tools: Vec<AskedCall>,
@@ -267,7 +310,7 @@ struct AskedCall {
 
 impl ParkedReply {
     /// Describes a parked turn with these calls.
-    pub(crate) fn new(task: &str, calls: &[ToolCall], expires: Timestamp) -> Self {
+    pub(crate) fn new(task: &str, calls: &[ToolCall], by: Decider, expires: Timestamp) -> Self {
         let shown = |ToolCall { id, name, arguments, .. }: &ToolCall| AskedCall {
             id: id.clone(),
             name: name.clone(),
@@ -275,13 +318,27 @@ impl ParkedReply {
             args_text: format!("{arguments:#}"),
         };
         let tools = calls.iter().map(shown).collect();
-        Self { task: task.to_owned(), approval: AskedApproval { expires, tools } }
+        Self { task: task.to_owned(), approval: AskedApproval { by, expires, tools } }
+    }
+
+    /// Returns the id by which the turn is decided.
+    pub(crate) fn task(&self) -> &str {
+        &self.task
     }
 
     /// Returns a note for clients that read the text alone. It does not have the task: a model that asks this agent by a tool reads the
     /// text too, and must not decide in a person's place.
     pub(crate) fn note(&self) -> String {
-        format!("[waiting until you approve {}]", self.names())
+        format!("[{}]", self.wait())
+    }
+
+    /// Returns what the turn waits for, as a text.
+    pub(crate) fn wait(&self) -> String {
+        let names = self.names();
+        match self.approval.by {
+            Decider::Caller => format!("waiting until you approve {names}"),
+            Decider::Approver => format!("waiting until an approver other than you approves {names}"),
+        }
     }
 
     /// Reports whether the turn answers this task of Agent2Agent.

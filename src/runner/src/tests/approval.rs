@@ -55,7 +55,7 @@ impl Bank {
     }
 
     /// Returns the tools `free`, whose calls do not wait, `pay`, `set`, whose calls may be repeated, `hasty`, whose calls wait for a
-    /// second, and `audit`, whose calls another person has to approve.
+    /// second, `audit`, whose calls another person has to approve, and `council`, whose calls wait for a person of another version.
     pub(super) fn tools(&self) -> Value {
         let tool = |name: &str, approval: Value| {
             let parameters = json!([{"name": "euros", "type": "integer"}]);
@@ -70,7 +70,8 @@ impl Bank {
         let (pay, audit, hasty) = (asks("Caller", 60), asks("Approver", 60), asks("Caller", 1));
         let mut set = tool("set", pay.clone());
         set["method"] = json!("PUT");
-        json!([tool("free", Value::Null), tool("pay", pay), set, tool("audit", audit), tool("hasty", hasty)])
+        let council = tool("council", asks("Council", 60));
+        json!([tool("free", Value::Null), tool("pay", pay), set, tool("audit", audit), tool("hasty", hasty), council])
     }
 
     /// Starts an agent with these tools, and conversations in a database if there is one.
@@ -150,9 +151,9 @@ async fn a_call_that_nobody_can_approve_is_refused_and_the_model_is_told() {
     let asks = json!([{"name": "ask", "type": "agent", "endpoint": runner.url("")}]);
     let other = Runner::with_tools(asks).await.say(r#"/tool ask {"message": "/tool pay {}"}"#).await;
     assert!(other.starts_with("tool pay failed: refused"), "an agent that asks this one: {other}");
-    let (status, answer) = runner.chat_as("ada", "/tool audit {}").await;
-    assert_eq!(status, 200, "{answer}");
-    assert!(answer["reply"].as_str().unwrap().starts_with("tool audit failed: refused"), "{answer}");
+    let (status, answer) = runner.chat_as("ada", "/tool council {}").await;
+    assert_eq!(status, 200, "a person that this version does not know: {answer}");
+    assert!(answer["reply"].as_str().unwrap().starts_with("tool council failed: refused"), "{answer}");
     assert_eq!(bank.payments(), 1, "the call that needs no approval");
 }
 
@@ -165,6 +166,7 @@ async fn a_call_waits_for_its_caller_and_is_made_once() {
     let task = &waits["task"];
     let call = json!({"id": "call_1", "name": "pay", "args": {"euros": 5}, "args_text": "{\n  \"euros\": 5\n}"});
     assert_eq!(waits["approval"]["tools"], json!([call]));
+    assert_eq!(waits["approval"]["by"], "Caller");
     assert_eq!(waits["reply"], "[waiting until you approve `pay`]", "a model that reads it cannot decide");
 
     let early = json!({"message": "hi", "conversation_id": waits["conversation_id"]}).to_string();
@@ -172,7 +174,8 @@ async fn a_call_waits_for_its_caller_and_is_made_once() {
     assert_eq!(early.0, 409, "the turn before waits: {}", early.1);
     let list = answer(runner.client.get(runner.url("/approvals")).header("x-recif-user", "ada")).await;
     let shown = json!([{
-        "conversation_id": waits["conversation_id"], "decided": false, "task": task, "approval": waits["approval"],
+        "conversation_id": waits["conversation_id"], "user": "ada", "decided": false, "task": task,
+        "approval": waits["approval"],
     }]);
     assert_eq!(list, (200, json!({ "approvals": shown.clone() })));
     let others = answer(runner.client.get(runner.url("/approvals")).header("x-recif-user", "bob")).await;

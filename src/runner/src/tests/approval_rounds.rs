@@ -28,7 +28,7 @@ async fn answer(body: String) -> Response {
 }
 
 /// Starts that model, and returns the variables of an agent that has it.
-async fn model() -> [(&'static str, String); 3] {
+pub(super) async fn model() -> [(&'static str, String); 3] {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let routes = Router::new().route("/v1/chat/completions", post(answer));

@@ -7,8 +7,10 @@ mod approval_a2a;
 mod approval_callers;
 mod approval_edges;
 mod approval_faults;
+mod approval_hitl;
 mod approval_report;
 mod approval_rounds;
+mod approver;
 mod budgets;
 mod chat;
 mod config;
@@ -59,12 +61,21 @@ struct Runner {
 impl Runner {
     /// Starts a runtime with variables as the operator sets them.
     async fn with(variables: &[(&'static str, String)]) -> Self {
+        Self::with_stop(pending(), Duration::ZERO, variables).await
+    }
+
+    /// Starts the same, which drains at `stop` for at most `grace`.
+    async fn with_stop(
+        stop: impl Future<Output = ()> + Send + 'static,
+        grace: Duration,
+        variables: &[(&'static str, String)],
+    ) -> Self {
         let variables: Vec<_> = variables.to_vec();
         let lookup = move |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| v.clone());
         let config = RunnerConfig::read(&lookup).unwrap();
         // Headers of tools refer to variables of this process too.
         let environment = move |name: &str| lookup(name).or_else(|| environment(name));
-        Self::start(build_app(config, Arc::new(environment)), pending(), Duration::ZERO).await
+        Self::start(build_app(config, Arc::new(environment)), stop, grace).await
     }
 
     /// Starts a runtime with these elements of `CORAIL_TOOLS`.

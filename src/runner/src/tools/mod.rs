@@ -62,7 +62,7 @@ const MAX_CALL_ID: usize = 128;
 const UNAPPROVED: &str = "a person has to approve calls of this tool, and no user can be asked here: say what you would have called it \
                           with, and do not try again";
 
-pub(super) use approval::Consent;
+pub(super) use approval::{Consent, Decider};
 pub(super) use definition::CallableTool;
 pub(super) use headers::{expand, upper_snake};
 pub(super) use schema::Schema;
@@ -134,10 +134,14 @@ impl Toolbox {
         self.specs.clone()
     }
 
-    /// Returns how long a call waits until the user whose request began the turn approves it; `None` for a call that needs no approval,
-    /// or that this user cannot approve.
+    /// Returns how long a call waits until a person decides; `None` for a call that waits for no person, or that none can decide on.
     pub(super) fn patience(&self, call: &ToolCall) -> Option<Duration> {
         self.find(&call.name)?.approval.as_ref()?.patience(&call.arguments)
+    }
+
+    /// Returns who decides on a call that waits.
+    pub(super) fn decider(&self, call: &ToolCall) -> Option<Decider> {
+        self.find(&call.name)?.approval.as_ref()?.decider()
     }
 
     /// Returns the digest of the definition of a tool, if there is the tool.
@@ -151,9 +155,9 @@ impl Toolbox {
         tool.is_some_and(|tool| matches!(&tool.kind, ToolKind::Http(http) if http.is_idempotent()))
     }
 
-    /// Reports whether calls of a tool wait for the user whose request began the turn.
+    /// Reports whether calls of a tool wait for a person.
     pub(super) fn asks_callers(&self) -> bool {
-        self.tools.iter().any(|tool| tool.approval.as_ref().is_some_and(ApprovalRule::asks_caller))
+        self.tools.iter().any(|tool| tool.approval.as_ref().and_then(ApprovalRule::decider).is_some())
     }
 
     /// Returns the names of those headers of the request that began the turn which calls have, each once.

@@ -8,7 +8,7 @@ import type { WaitingTask } from "./approvals.ts";
 const NOW = Date.parse("2026-01-01T00:00:00Z");
 
 function shown(task: Partial<WaitingTask>, user: string | null = "ada"): string {
-  const whole: WaitingTask = { task: "0a", expires: "2026-01-01T00:05:00Z", decided: false, calls: [{ id: "1", name: "pay", args: '{\n  "euros": 5\n}' }], ...task };
+  const whole: WaitingTask = { task: "0a", by: "Caller", user: "ada", expires: "2026-01-01T00:05:00Z", decided: false, calls: [{ id: "1", name: "pay", args: '{\n  "euros": 5\n}' }], ...task };
   return renderToStaticMarkup(createElement(TaskView, { task: whole, user, now: NOW, send: () => Promise.resolve() }));
 }
 
@@ -35,5 +35,17 @@ it("shows characters that people do not see by their numbers", () => {
 });
 
 it("says that a decided one goes on", () => {
-  expect(shown({ decided: true }, null)).toMatch(/>decided, and goes on: send the same decision again if it does not</);
+  expect(shown({ decided: true, user: null }, null)).toMatch(/>decided, and goes on: send the same decision again if it does not</);
+});
+
+it("lets no user decide who asked where an approver has to, and names the one who asked to the approver", () => {
+  const own = shown({ by: "Approver" });
+  expect(own).toContain("Another user with the right to approve decides.");
+  expect(own).not.toContain("<button");
+  const decided = shown({ by: "Approver", decided: true });
+  expect(decided).toMatch(/<button[^>]*>Go on<\/button>/);
+  expect(decided).not.toMatch(/Approve<|Reject</);
+  const others = shown({ by: "Approver" }, "bob");
+  expect(others).toContain("Asked by ada");
+  expect(others).toMatch(/<button[^>]*>Approve<\/button>/);
 });

@@ -11,9 +11,9 @@ import { Icon } from "../shell/icons.tsx";
 import { Card, fullTime, ObjectLink, useNow, useTitle } from "../shell/parts.tsx";
 import { useSession } from "../shell/session.ts";
 import { Failure, Loading, Notice, sentence, State } from "../shell/states.tsx";
-import { agentsThatAsk, decide, keyOf, MAX_REASON, tasksQuery, timeLeft, waits, type WaitingTask } from "./approvals.ts";
+import { agentsThatAsk, decide, isForOthers, keyOf, MAX_REASON, tasksQuery, timeLeft, waits, type WaitingTask } from "./approvals.ts";
 
-/** Calls of tools that wait for the user, at all agents that the user may see. */
+/** Calls of tools that wait for a decision, at all agents that the user may see. */
 export function ApprovalsPage(): ReactElement {
   useTitle("Approvals");
   const view = useSyncExternalStore(fleet.watch, fleet.view);
@@ -48,13 +48,14 @@ function AgentTasks({ agent, keep }: { agent: Summary; keep: () => void }): Reac
   const now = useNow();
   const user = useSession()?.me.user ?? null;
   const [decided, setDecided] = useState<{ tone: "good" | "warn"; text: string } | null>(null);
-  const send = async (task: WaitingTask, approved: boolean, reason: string): Promise<void> => {
+  const send = async (task: WaitingTask, approved: boolean | null, reason: string): Promise<void> => {
     setDecided(null);
     keep();
     try {
       const reply = await decide(agent, task, approved, reason);
       const answer = reply && ` ${agent.name} answered: ${escapeHidden(reply)}`;
-      setDecided({ tone: "good", text: `${approved ? "Approved" : "Rejected"}.${answer}` });
+      const done = approved === null ? "Gone on" : approved ? "Approved" : "Rejected";
+      setDecided({ tone: "good", text: `${done}.${answer}` });
     } catch (error) {
       // What came too late is not listed any more.
       if (!isOver(error)) throw error;
@@ -99,11 +100,11 @@ function isOver(error: unknown): error is ApiError {
 
 interface TaskViewProps {
   task: WaitingTask;
-  /** Name of the user, who asked; null: there is no sign-in. */
+  /** Name of the user who reads the page; null: there is no sign-in. */
   user: string | null;
   now: number;
-  /** Sends the decision; rejects with the reason why it was not taken. */
-  send: (approved: boolean, reason: string) => Promise<void>;
+  /** Sends the decision, or goes on with that of an approver (null); rejects with the reason why it was not taken. */
+  send: (approved: boolean | null, reason: string) => Promise<void>;
 }
 
 /** Calls of one turn, with what they would do. */
@@ -114,7 +115,9 @@ export function TaskView({ task, user, now, send }: TaskViewProps): ReactElement
   const [problem, setProblem] = useState<string | null>(null);
   const id = useId();
   const several = calls.length > 1;
-  const answer = async (approved: boolean): Promise<void> => {
+  const isOwn = isForOthers(task, user);
+  const again = isOwn ? "go on" : "send the same decision again";
+  const answer = async (approved: boolean | null): Promise<void> => {
     setSending(true);
     setProblem(null);
     try {
@@ -127,7 +130,7 @@ export function TaskView({ task, user, now, send }: TaskViewProps): ReactElement
   return (
     <section className="waiting-task" data-task={task.task} aria-label={`Calls of ${calls.map((call) => escapeHidden(call.name)).join(", ")}`}>
       <p className="muted small" title={fullTime(expires)}>
-        {[user ? `Asked by ${user}` : "", decided ? "decided, and goes on: send the same decision again if it does not" : timeLeft(expires, now)].filter(Boolean).join(" · ")}
+        {[task.user ? `Asked by ${escapeHidden(task.user)}` : "", decided ? `decided, and goes on: ${again} if it does not` : timeLeft(expires, now)].filter(Boolean).join(" · ")}
       </p>
       {calls.map((call) => (
         <div key={call.id} data-tool={call.name}>
@@ -138,24 +141,36 @@ export function TaskView({ task, user, now, send }: TaskViewProps): ReactElement
         </div>
       ))}
       <div className="row wrap">
-        <button type="button" className="button primary" disabled={sending} onClick={() => void answer(true)}>
-          {several ? "Approve all" : "Approve"}
-        </button>
-        <label className="visually-hidden" htmlFor={`${id}-reason`}>
-          Reason of a rejection, for the model
-        </label>
-        <input
-          id={`${id}-reason`}
-          className="input reason"
-          placeholder="Reason of a rejection"
-          maxLength={MAX_REASON}
-          value={reason}
-          disabled={sending}
-          onChange={(event) => setReason(event.target.value)}
-        />
-        <button type="button" className="button" disabled={sending} onClick={() => void answer(false)}>
-          {several ? "Reject all" : "Reject"}
-        </button>
+        {isOwn ? (
+          decided ? (
+            <button type="button" className="button" disabled={sending} onClick={() => void answer(null)}>
+              Go on
+            </button>
+          ) : (
+            <span className="muted small">Another user with the right to approve decides.</span>
+          )
+        ) : (
+          <>
+            <button type="button" className="button primary" disabled={sending} onClick={() => void answer(true)}>
+              {several ? "Approve all" : "Approve"}
+            </button>
+            <label className="visually-hidden" htmlFor={`${id}-reason`}>
+              Reason of a rejection, for the model
+            </label>
+            <input
+              id={`${id}-reason`}
+              className="input reason"
+              placeholder="Reason of a rejection"
+              maxLength={MAX_REASON}
+              value={reason}
+              disabled={sending}
+              onChange={(event) => setReason(event.target.value)}
+            />
+            <button type="button" className="button" disabled={sending} onClick={() => void answer(false)}>
+              {several ? "Reject all" : "Reject"}
+            </button>
+          </>
+        )}
         {sending && <span role="status">The turn goes on …</span>}
       </div>
       {problem && <Notice tone="bad">{sentence(problem)}</Notice>}

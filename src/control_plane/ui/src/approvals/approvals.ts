@@ -16,6 +16,8 @@ import { duration } from "../object/timeline.ts";
 
 /** Turn that waits for the user, or goes on after a decision. */
 export interface WaitingTask extends Approval {
+  /** Name of the user who asked; null: without sign-in, or the runtime does not say. */
+  user: string | null;
   /** Set once it is decided: the same decision again goes on with it where its process died. */
   decided: boolean;
 }
@@ -43,7 +45,8 @@ export function tasksOf(body: unknown): WaitingTask[] {
   return (listed as unknown[]).flatMap((entry) => {
     const data = (entry ?? {}) as Record<string, unknown>;
     const approval = approvalOf(data);
-    return approval ? [{ ...approval, decided: data.decided === true }] : [];
+    const user = typeof data.user === "string" ? data.user : null;
+    return approval ? [{ ...approval, user, decided: data.decided === true }] : [];
   });
 }
 
@@ -58,14 +61,18 @@ export const tasksQuery = (agent: Target) =>
     refetchOnWindowFocus: true,
   });
 
-/** Returns the body of a decision on all calls of a task. */
-export function decisionOn(task: WaitingTask, approved: boolean, reason: string): object {
+/** Reports whether only another user than this one decides. */
+export const isForOthers = ({ by, user: asker }: Pick<WaitingTask, "by" | "user">, user: string | null): boolean => by === "Approver" && user !== null && asker === user;
+
+/** Returns the body of a decision on all calls of a task; null goes on with the decision of another user. */
+export function decisionOn(task: WaitingTask, approved: boolean | null, reason: string): object {
+  if (approved === null) return { approvals: [] };
   const rejection = !approved && reason.trim() ? { rejection_reason: reason.trim() } : {};
   return { approvals: task.calls.map(({ id }) => ({ id, approved, ...rejection })) };
 }
 
 /** Sends a decision, waits until the turn has ended or waits again, and returns the answer of the agent. */
-export async function decide(agent: Target, task: WaitingTask, approved: boolean, reason: string): Promise<string> {
+export async function decide(agent: Target, task: WaitingTask, approved: boolean | null, reason: string): Promise<string> {
   const response = await request(`${rootOf(agent)}/approvals/${encodeURIComponent(task.task)}`, {
     method: "POST",
     headers: { "Content-Type": "application/json", Accept: "application/json" },

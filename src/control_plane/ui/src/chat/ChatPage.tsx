@@ -110,7 +110,7 @@ function Talk({ target }: { target: Target }): ReactElement {
     if (!turn) return;
     void conversation.send(turn.said, turn.flow, isAgent ? { message: turn.said } : (JSON.parse(turn.said) as object));
   }, [conversation, isAgent]);
-  const decide = useCallback((id: number, approved: boolean): void => void conversation.decide(id, approved), [conversation]);
+  const decide = useCallback((id: number, approved: boolean | null): void => void conversation.decide(id, approved), [conversation]);
   return (
     <section className="talk" aria-label={`Conversation with ${target.name}`}>
       <header className="talk-head">
@@ -143,7 +143,7 @@ function Talk({ target }: { target: Target }): ReactElement {
   );
 }
 
-type Decide = (id: number, approved: boolean) => void;
+type Decide = (id: number, approved: boolean | null) => void;
 
 function Turns({ turns, busy, again, decide, target }: { turns: readonly Turn[]; busy: boolean; again: () => void; decide: Decide; target: Target }): ReactElement {
   const end = useRef<HTMLDivElement>(null);
@@ -214,13 +214,14 @@ const TurnView = memo(function TurnView({ turn, last, busy, again, decide }: { t
   );
 });
 
-/** Calls that wait for the user, with what they would do. */
-function ApprovalCard({ waiting, busy, decide }: { waiting: Approval; busy: boolean; decide: (approved: boolean) => void }): ReactElement {
+/** Calls that wait for the user or for an approver, with what they would do. */
+function ApprovalCard({ waiting, busy, decide }: { waiting: Approval; busy: boolean; decide: (approved: boolean | null) => void }): ReactElement {
   const { calls, expires } = waiting;
+  const whom = waiting.by === "Approver" ? "an approver" : "you";
   return (
-    <section className="card approval" aria-label="Calls that wait for you">
+    <section className="card approval" aria-label={`Calls that wait for ${whom}`}>
       <p>
-        {calls.length === 1 ? "A call waits for you" : `${calls.length} calls wait for you`}
+        {calls.length === 1 ? `A call waits for ${whom}` : `${calls.length} calls wait for ${whom}`}
         {expires && <span className="muted small"> until {new Date(expires).toLocaleString()}</span>}
       </p>
       {calls.map((call) => (
@@ -231,14 +232,23 @@ function ApprovalCard({ waiting, busy, decide }: { waiting: Approval; busy: bool
           </pre>
         </div>
       ))}
-      <div className="row wrap">
-        <button type="button" className="button primary" disabled={busy} onClick={() => decide(true)}>
-          {calls.length === 1 ? "Approve" : "Approve all"}
-        </button>
-        <button type="button" className="button" disabled={busy} onClick={() => decide(false)}>
-          {calls.length === 1 ? "Reject" : "Reject all"}
-        </button>
-      </div>
+      {waiting.by === "Approver" ? (
+        <div className="row wrap">
+          <button type="button" className="button" disabled={busy} onClick={() => decide(null)}>
+            Go on
+          </button>
+          <span className="muted small">once another user with the right to approve has decided; the answer is part of the conversation then.</span>
+        </div>
+      ) : (
+        <div className="row wrap">
+          <button type="button" className="button primary" disabled={busy} onClick={() => decide(true)}>
+            {calls.length === 1 ? "Approve" : "Approve all"}
+          </button>
+          <button type="button" className="button" disabled={busy} onClick={() => decide(false)}>
+            {calls.length === 1 ? "Reject" : "Reject all"}
+          </button>
+        </div>
+      )}
     </section>
   );
 }

@@ -62,11 +62,11 @@ export class Conversation {
     });
   }
 
-  /** Approves or rejects all calls of a turn that waits, and shows how it goes on. */
-  async decide(id: number, approved: boolean): Promise<void> {
+  /** Approves or rejects all calls of a turn that waits, or goes on with what an approver has decided (null), and shows how it goes on. */
+  async decide(id: number, approved: boolean | null): Promise<void> {
     const waiting = this.#turns.find((turn) => turn.id === id)?.reply.approval;
     if (this.#running || !waiting) return;
-    const approvals = waiting.calls.map((call) => ({ id: call.id, approved }));
+    const approvals = approved === null ? [] : waiting.calls.map((call) => ({ id: call.id, approved }));
     const turns = this.#turns.map((turn) => (turn.id === id ? { ...turn, reply: resumed(turn.reply) } : turn));
     const path = `${rootOf(this.target)}/approvals/${encodeURIComponent(waiting.task)}`;
     await this.#follow(id, turns, (signal, take) => ask(path, { approvals }, signal, take));

@@ -56,6 +56,14 @@ describe("a reply", () => {
     expect(replied([["approval", { task: "t1" }]]).approval).toBeNull();
   });
 
+  it("says who decides, and is for the user where the runtime does not say", () => {
+    const note = "[waiting until an approver other than you approves `pay`]";
+    const asked = (by?: string) => ({ task: "t1", approval: { by, expires: "", tools: [{ id: "1", name: "pay", args: {} }] } });
+    const reply = replied([["message", { token: note }], ["approval", asked("Approver")], ["done", {}]]);
+    expect(reply).toMatchObject({ pieces: [], approval: { by: "Approver" } });
+    for (const by of ["Caller", undefined]) expect(replied([["approval", asked(by)]]).approval?.by).toBe("Caller");
+  });
+
   it("shows the arguments that are sent, also numbers that JavaScript rounds", () => {
     const call = '{"id": "1", "name": "pay", "args": {"to": 9007199254740993}, "args_text": "{\\n  \\"to\\": 9007199254740993\\n}"}';
     const data = `{"task": "t1", "approval": {"tools": [${call}]}}`;

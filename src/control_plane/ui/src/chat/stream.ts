@@ -19,9 +19,11 @@ export interface ToolCall {
 /** Part of a reply, in the order of arrival. */
 export type Piece = { type: "text"; text: string } | ({ type: "tool" } & ToolCall);
 
-/** Calls that wait until the user decides on them. */
+/** Calls that wait until a person decides on them. */
 export interface Approval {
   task: string;
+  /** Who decides: the user, or an approver other than the user. */
+  by: "Caller" | "Approver";
   /** Time at which they are refused (RFC 3339); empty where it is not known. */
   expires: string;
   /** With the JSON of their arguments as the runtime wrote it: numbers of 64 bits are not exact in JavaScript. */
@@ -131,7 +133,7 @@ function withText(pieces: Piece[], token: string): Piece[] {
 function withoutNote(pieces: Piece[]): Piece[] {
   const last = pieces.at(-1);
   if (last?.type !== "text") return pieces;
-  const text = last.text.replace(/\n?\[waiting until you approve [^\]]*\]$/, "");
+  const text = last.text.replace(/\n?\[waiting until (?:you approve|an approver other than you approves) [^\]]*\]$/, "");
   return text ? [...pieces.slice(0, -1), { type: "text", text }] : pieces.slice(0, -1);
 }
 
@@ -140,13 +142,13 @@ export function approvalOf(data: Record<string, unknown>): Approval | null {
   const task = asText(data.task);
   const asked = data.approval;
   if (!task || typeof asked !== "object" || asked === null) return null;
-  const { expires, tools } = asked as { expires?: unknown; tools?: unknown };
+  const { by, expires, tools } = asked as { by?: unknown; expires?: unknown; tools?: unknown };
   if (!Array.isArray(tools)) return null;
   const calls = (tools as unknown[]).map((call) => {
     const { id, name, args, args_text } = (call ?? {}) as { id?: unknown; name?: unknown; args?: unknown; args_text?: unknown };
     return { id: asText(id) ?? "", name: asText(name) ?? "", args: asText(args_text) ?? JSON.stringify(args ?? {}, null, 2) };
   });
-  return { task, expires: asText(expires) ?? "", calls };
+  return { task, by: by === "Approver" ? by : "Caller", expires: asText(expires) ?? "", calls };
 }
 
 function parsed(data: string): Record<string, unknown> {

@@ -193,7 +193,7 @@ impl ScalerTerm {
     /// Returns the token by which gateways recognize the operator; `None`: there are no keys yet.
     fn token(&mut self) -> Option<Arc<str>> {
         let keys = self.scaler.keys.get()?;
-        Some(self.tokens.get_or_sign(None, &keys, Instant::now(), || DEMAND_AUDIENCE.to_owned()))
+        Some(self.tokens.get_or_sign(None, false, &keys, Instant::now(), || DEMAND_AUDIENCE.to_owned()))
     }
 
     /// Returns a workload as it is at this moment. One that is gone is forgotten. One whose Deployment or Pods were never listed is kept,

@@ -17,8 +17,8 @@ use super::{
     writes::WRITE_BACKOFF,
 };
 
-/// Shortest time between two looks at the models of an agent, for which the responses of a minute are counted, and at its calls that wait,
-/// which may be others after each response.
+/// Shortest time between two looks at the models of an agent, for which the responses of a minute are counted, and between two writes about
+/// its calls that wait, which may be others after each response.
 const NOTE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Write of a condition.
@@ -29,7 +29,7 @@ type NoteWrite = BoxFuture<'static, Result<(), ApiError>>;
 pub(super) struct StatusNotes {
     /// Times of the last looks, for agents whose models answered.
     noted: HashMap<WorkloadId, Duration>,
-    /// Times of the last looks, for agents that report calls which wait.
+    /// Times of the last writes, for agents that report calls which wait.
     noted_pending: HashMap<WorkloadId, Duration>,
     pending: FuturesUnordered<BoxFuture<'static, WorkloadId>>,
     workloads: HashSet<WorkloadId>,
@@ -68,7 +68,7 @@ impl StatusNotes {
     ) {
         self.noted_pending.retain(|id, at| pending.contains_key(id) && now.saturating_sub(*at) < NOTE_PAUSE);
         for (id, calls) in pending {
-            if self.noted_pending.contains_key(&id) {
+            if self.noted_pending.contains_key(&id) || !fleet.is_pending_due(&id, &calls) {
                 continue;
             }
             let (fleet, of) = (fleet.clone(), id.clone());

@@ -65,7 +65,7 @@ impl Output {
             TurnEvent::Call(call) => self.call(call),
             TurnEvent::Outcome { ok, .. } => self.end_call(ok),
             // The first is a header of the response; no turn of this API waits for a person.
-            TurnEvent::Answerer(_) | TurnEvent::Parked(_) => {}
+            TurnEvent::Answerer(_) | TurnEvent::WaitNote(_) | TurnEvent::Parked(_) => {}
         }
     }
 
