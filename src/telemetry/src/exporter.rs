@@ -30,6 +30,8 @@ const RETRIES: usize = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// Longest wait before an attempt.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Bytes of texts at which a batch is sent: receivers bound a body, the control plane to 4 MiB.
+const FULL_BATCH: usize = 1 << 20;
 /// Bytes of an answer that are read.
 const MAX_ANSWER: usize = 64 << 10;
 
@@ -117,16 +119,16 @@ impl SpanExporter {
     pub(crate) async fn run(mut self, mut queue: mpsc::Receiver<QueueEntry>) {
         while let Some(first) = queue.recv().await {
             let deadline = Instant::now() + self.delay;
-            let mut batch = Vec::new();
-            let mut flush = collect(first, &mut batch);
-            while flush.is_none() && batch.len() < self.max_batch {
+            let mut batch = SpanBatch::default();
+            let mut flush = batch.add(first);
+            while flush.is_none() && batch.spans.len() < self.max_batch && batch.bytes < FULL_BATCH {
                 match timeout_at(deadline, queue.recv()).await {
-                    Ok(Some(entry)) => flush = collect(entry, &mut batch),
+                    Ok(Some(entry)) => flush = batch.add(entry),
                     Ok(None) | Err(_) => break,
                 }
             }
-            if !batch.is_empty() {
-                self.export(batch).await;
+            if !batch.spans.is_empty() {
+                self.export(batch.spans).await;
             }
             if let Some(done) = flush {
                 // The process that asked for it may be gone.
@@ -214,14 +216,25 @@ fn authorization(file: &Path) -> Result<HeaderValue, SendFailure> {
     Ok(value)
 }
 
-/// Adds an entry of the queue to the batch; returns it if it asks for a flush.
-fn collect(entry: QueueEntry, batch: &mut Vec<FinishedSpan>) -> Option<oneshot::Sender<()>> {
-    match entry {
-        QueueEntry::Span(span) => {
-            batch.push(*span);
-            None
+/// Spans of one request.
+#[derive(Default)]
+struct SpanBatch {
+    spans: Vec<FinishedSpan>,
+    /// Bytes of their texts.
+    bytes: usize,
+}
+
+impl SpanBatch {
+    /// Adds an entry of the queue; returns it if it asks for a flush.
+    fn add(&mut self, entry: QueueEntry) -> Option<oneshot::Sender<()>> {
+        match entry {
+            QueueEntry::Span(span) => {
+                self.bytes += span.text_bytes();
+                self.spans.push(*span);
+                None
+            }
+            QueueEntry::Flush(done) => Some(done),
         }
-        QueueEntry::Flush(done) => Some(done),
     }
 }
 
