@@ -17,6 +17,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use telemetry::{SpanCounters, TelemetryConfig, Tracing};
 
+use super::Lookup;
+use super::secret_values::SecretValues;
 use super::usage::UsageLedger;
 
 /// Upper bounds of the duration's buckets, in seconds: from an echo to a long chain of tool calls.
@@ -64,6 +66,8 @@ pub(super) struct RunnerMetrics {
     spans: SpanCounters,
     /// Handle by which spans are recorded.
     pub(super) tracing: Tracing,
+    /// Values that no span may hold, if spans hold content.
+    pub(super) secrets: Option<SecretValues>,
 }
 
 impl Default for RunnerMetrics {
@@ -89,22 +93,24 @@ impl Default for RunnerMetrics {
         registry.register("flow_requests", "Requests by flow and status code", flow_requests.clone());
         let usage = UsageLedger::default();
         usage.metrics().register(registry);
-        let (registry, tracing) = (Arc::new(all), Tracing::off());
-        Self { registry, requests, in_flight, duration, tool_calls, flow_requests, usage, spans, tracing }
+        let (registry, tracing, secrets) = (Arc::new(all), Tracing::off(), None);
+        Self { registry, requests, in_flight, duration, tool_calls, flow_requests, usage, spans, tracing, secrets }
     }
 }
 
 impl RunnerMetrics {
-    /// Creates the metrics of a process whose spans are exported as configured; `own` are its attributes. Without the certificates
-    /// of the collector, which the log says, there are no spans.
-    pub(super) fn with_tracing(config: &TelemetryConfig, own: &[(&'static str, String)]) -> Self {
+    /// Creates the metrics of a process whose spans are exported as configured; `own` are its attributes, and `lookup` reads its
+    /// variables. Without the certificates of the collector, which the log says, there are no spans.
+    pub(super) fn with_tracing(config: &TelemetryConfig, own: &[(&'static str, String)], lookup: &Lookup) -> Self {
         let metrics = Self::default();
         let started = Tracing::start(config, own, metrics.spans.clone());
         let tracing = started.unwrap_or_else(|error| {
             tracing::error!("no spans are recorded: {error}");
             Tracing::off()
         });
-        Self { tracing, ..metrics }
+        let captures = config.captures_content && tracing.is_on();
+        let secrets = captures.then(|| SecretValues::of_process(config, lookup));
+        Self { tracing, secrets, ..metrics }
     }
 
     /// Counts a request as in flight until the guard is dropped.
