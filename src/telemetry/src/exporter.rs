@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backoff::{BackoffBuilder, ExponentialBuilder};
@@ -56,6 +58,8 @@ pub(crate) struct SpanExporter {
     delay: Duration,
     resource: Vec<(String, String)>,
     counters: SpanCounters,
+    /// Bytes of texts of the spans that wait, from which those of each batch are taken.
+    waiting: Arc<AtomicUsize>,
     /// Set while the collector takes nothing, so that this is logged once.
     is_failing: bool,
 }
@@ -79,6 +83,7 @@ impl SpanExporter {
         config: &TelemetryConfig,
         resource: Vec<(String, String)>,
         counters: SpanCounters,
+        waiting: Arc<AtomicUsize>,
     ) -> Result<Self, TelemetryError> {
         let name = config.certificate.as_ref().map_or("OTEL_EXPORTER_OTLP_ENDPOINT", |(name, _)| name);
         let refused = |problem: String| TelemetryError::Certificate { name, problem };
@@ -111,6 +116,7 @@ impl SpanExporter {
             delay: config.delay,
             resource,
             counters,
+            waiting,
             is_failing: false,
         })
     }
@@ -127,6 +133,7 @@ impl SpanExporter {
                     Ok(None) | Err(_) => break,
                 }
             }
+            self.waiting.fetch_sub(batch.bytes, Ordering::Relaxed);
             if !batch.spans.is_empty() {
                 self.export(batch.spans).await;
             }
