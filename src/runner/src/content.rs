@@ -1,7 +1,9 @@
 //! Content of spans: texts without secrets, and no longer than a span may hold them.
 //!
-//! Secrets are replaced before a text is cut, so that no part of one stays at the cut.
+//! Secrets are replaced before a text is cut, so that no part of one stays at the cut. All are looked for in the text as it came: a
+//! part of one that is replaced cannot hide another that overlaps with it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -17,7 +19,7 @@ const FEWEST: usize = 16;
 
 /// What spans of a request may hold of its content.
 pub(crate) struct ContentCapture {
-    /// Values that they may not hold, the longest first.
+    /// Values that they may not hold, the longest first: its length bounds how much of a text is read.
     secrets: Arc<[String]>,
 }
 
@@ -84,14 +86,27 @@ impl ContentCapture {
     }
 
     fn mask(&self, text: &str) -> String {
-        let mut masked = text.to_owned();
-        for secret in &*self.secrets {
-            if masked.contains(secret.as_str()) {
-                masked = masked.replace(secret.as_str(), MASK);
+        let found = self.secrets.iter().filter(|secret| text.contains(secret.as_str()));
+        let mut found: Vec<_> = found.flat_map(|secret| occurrences(text, secret)).collect();
+        found.sort_unstable_by_key(|range| range.start);
+        let mut masked = String::with_capacity(text.len());
+        let mut end = 0;
+        for range in found {
+            if range.start >= end {
+                masked.push_str(&text[end..range.start]);
+                masked.push_str(MASK);
             }
+            end = end.max(range.end);
         }
+        masked.push_str(&text[end..]);
         masked
     }
+}
+
+/// Returns where a secret is in a text, from both ends: what it overlaps with at one end must not stay at the other.
+fn occurrences(text: &str, secret: &str) -> impl Iterator<Item = Range<usize>> {
+    let found = text.match_indices(secret).chain(text.rmatch_indices(secret));
+    found.map(|(start, part)| start..start + part.len())
 }
 
 /// Returns what `render` makes with texts of the given length, as JSON of at most `room` bytes: the texts are cut shorter until it
@@ -121,9 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_replaced_the_longest_first() {
+    fn secrets_are_replaced_with_all_that_they_overlap() {
         let content = capture(&["key-one", "key-one-and-more"]);
         assert_eq!(content.text("a key-one-and-more, a key-one, a key", 100), "a ***, a ***, a key");
+        // The caller chooses the values of headers, such as the beginning of a key with text before it.
+        let content = capture(&["the key is sk-live-", "sk-live-geheim", "abaaba"]);
+        assert_eq!(content.text("the key is sk-live-geheim, abaabaaba!", 100), "***, ***!");
+        assert_eq!(content.text("abaabaabaaba", 100), "******", "one after the other");
+        let content = capture(&["key-one", "key-one-and-more"]);
         let value = json!({ "key-one": ["x key-one", 7, null, true], "n": { "k": "key-one-and-more" } });
         assert_eq!(content.value(&value, 100), json!({ "***": ["x ***", 7, null, true], "n": { "k": "***" } }));
         assert_eq!(capture(&["12345678"]).value(&json!([12_345_678, 1]), 100), json!(["***", 1]));

@@ -5,8 +5,6 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use telemetry::semconv::{
     GEN_AI_INPUT_MESSAGES, GEN_AI_OUTPUT_MESSAGES, GEN_AI_SYSTEM_INSTRUCTIONS, GEN_AI_TOOL_DEFINITIONS,
@@ -168,7 +166,8 @@ fn media(url: &str, content_type: Option<&str>) -> String {
     let Some((head, data)) = data else { return format!("<{}, at a URL>", content_type.unwrap_or("media")) };
     let type_ = content_type.or_else(|| head.split(';').next()).filter(|type_| !type_.is_empty()).unwrap_or("media");
     let bytes = match head.ends_with(";base64") {
-        true => STANDARD.decode(data.trim()).map_or(data.len(), |bytes| bytes.len()),
+        // Four characters stand for three bytes, but for those that fill up the end.
+        true => data.trim().trim_end_matches('=').len() * 3 / 4,
         false => data.len(),
     };
     format!("<{type_}, {bytes} bytes>")
@@ -269,6 +268,19 @@ mod tests {
             ])
         );
         assert_eq!(read(&input_messages(&content(&[]), &[])), json!([]));
+    }
+
+    #[test]
+    fn a_medium_is_its_type_and_size() {
+        for (url, type_, expected) in [
+            ("data:image/png;base64,AAAA", None, "<image/png, 3 bytes>"),
+            ("data:image/png;base64,AAAAAA==", None, "<image/png, 4 bytes>"),
+            ("data:image/png;base64,AAAAAAA=", Some("image/webp"), "<image/webp, 5 bytes>"),
+            ("data:,abc", None, "<media, 3 bytes>"),
+            ("https://h/x?key=geheim", None, "<media, at a URL>"),
+        ] {
+            assert_eq!(media(url, type_), expected, "{url}");
+        }
     }
 
     #[test]
