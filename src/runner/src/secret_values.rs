@@ -28,26 +28,37 @@ const SETTING_PREFIXES: [&str; 6] = ["CORAIL_", "KUBERNETES_", "LC_", "OTEL_", "
 /// Names of further settings.
 const SETTINGS: [&str; 12] =
     ["HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PORT", "PWD", "SHELL", "SHLVL", "TERM", "TZ", "USER"];
-/// Headers of requests whose values are the protocol's, and the name of the caller.
-const PLAIN_HEADERS: [&str; 14] = [
-    "accept",
-    "accept-encoding",
-    "accept-language",
+/// Headers of requests whose values are the protocol's, or the gateway's to say how and for whom the request came.
+const PLAIN_HEADERS: [&str; 23] = [
     "cache-control",
     "connection",
-    "content-length",
-    "content-type",
+    "dnt",
+    "expect",
     "host",
+    "origin",
+    "pragma",
+    "priority",
+    "range",
     "te",
     "traceparent",
     "tracestate",
     "transfer-encoding",
+    "upgrade-insecure-requests",
     "user-agent",
+    "x-forwarded-host",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-recif-left",
+    "x-recif-left-cost",
+    "x-recif-prices",
     "x-recif-user",
+    "x-recif-via",
 ];
+/// Beginnings of the names of further ones.
+const PLAIN_PREFIXES: [&str; 4] = ["accept", "content-", "if-", "sec-"];
 /// Shortest value that counts, in bytes: a shorter one is part of many words.
 const SHORTEST: usize = 4;
-/// Shortest value of a variable of which it is not known whether it comes from a Secret, such as a level of logs.
+/// Shortest value of a header, or of a variable, of which it is not known whether it is a secret, such as a level of logs.
 const SHORTEST_UNLISTED: usize = 8;
 /// Shortest text in a credential that is a JSON object, in bytes: shorter ones are its settings.
 const SHORTEST_FIELD: usize = 16;
@@ -71,13 +82,17 @@ impl SecretValues {
     fn of_variables(names: impl IntoIterator<Item = String>, lookup: &Lookup) -> Self {
         let listed = lookup(SECRET_VARIABLES).unwrap_or_default();
         let listed: BTreeSet<&str> = listed.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-        let is_listed = |name: &str| {
-            let begins = |entry: &str| entry.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix));
-            listed.contains(name) || listed.iter().any(|entry| begins(entry))
-        };
+        let prefixes: Vec<&str> = listed.iter().filter_map(|entry| entry.strip_suffix('*')).collect();
         let secrets = Self::default();
-        let others = names.into_iter().filter(|name| !is_setting(name)).filter_map(|name| {
-            let shortest = if is_listed(&name) { SHORTEST } else { SHORTEST_UNLISTED };
+        let others = names.into_iter().filter_map(|name| {
+            let prefix = prefixes.iter().copied().filter(|prefix| name.starts_with(*prefix)).map(str::len).max();
+            let shortest = match prefix {
+                Some(1..) => SHORTEST,
+                // A Secret without a prefix may have any key, and most settings come from elsewhere.
+                _ if is_setting(&name) => return None,
+                Some(_) => SHORTEST,
+                None => SHORTEST_UNLISTED,
+            };
             lookup(&name).filter(|value| value.trim().len() >= shortest)
         });
         secrets.add(others);
@@ -109,8 +124,9 @@ impl SecretValues {
     /// Returns all values, the longest first, with those of a request's headers.
     pub(crate) fn with_headers(&self, headers: &HeaderMap) -> Arc<[String]> {
         let kept = self.kept().clone();
-        let sent = headers.iter().filter(|(name, _)| !PLAIN_HEADERS.contains(&name.as_str()));
-        let sent: Vec<String> = sent.filter_map(|(_, value)| value.to_str().ok()).flat_map(forms).collect();
+        let sent =
+            headers.iter().filter(|(name, _)| !is_plain(name.as_str())).filter_map(|(_, value)| value.to_str().ok());
+        let sent: Vec<String> = sent.filter(|value| value.len() >= SHORTEST_UNLISTED).flat_map(forms).collect();
         if sent.is_empty() { kept } else { sorted(kept.iter().cloned().chain(sent)) }
     }
 
@@ -124,7 +140,12 @@ fn is_setting(name: &str) -> bool {
     SETTINGS.contains(&name) || SETTING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns the values, each once, the longest first: so one that is part of another leaves no rest of that.
+/// Reports whether the values of a header of requests are no secrets.
+fn is_plain(name: &str) -> bool {
+    PLAIN_HEADERS.contains(&name) || PLAIN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Returns the values, each once, the longest first.
 fn sorted(values: impl Iterator<Item = String>) -> Arc<[String]> {
     let mut values: Vec<String> = values.collect();
     values.sort_unstable_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
@@ -218,6 +239,33 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_is_for_all_variables_that_begin_so_and_an_empty_one_for_no_setting() {
+        let found = |listed: &'static str| {
+            let lookup = move |name: &str| {
+                let value = match name {
+                    "LC_KEY" => "key1",
+                    "PIN" => "key2",
+                    "RECIF_SECRET_VARIABLES" => listed,
+                    _ => return None,
+                };
+                Some(value.to_owned())
+            };
+            let names = ["LC_KEY", "PIN", "RECIF_SECRET_VARIABLES", "UNSET"].map(str::to_owned);
+            SecretValues::of_variables(names, &lookup).with_headers(&HeaderMap::new()).to_vec()
+        };
+        for (listed, expected) in [
+            ("*", &["key2"][..]),
+            ("LC_*", &["key1"]),
+            ("P*, LC_*", &["key1", "key2"]),
+            ("PIN,NOT_SET,", &["key2"]),
+            ("PI", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(found(listed), expected, "{listed:?}");
+        }
+    }
+
+    #[test]
     fn headers_of_a_request_are_secret_for_that_request_alone() {
         let secrets = SecretValues::default();
         let sent = [
@@ -225,6 +273,10 @@ mod tests {
             ("x-tenant", "blue-team"),
             ("x-recif-user", "ada@example.com"),
             ("content-type", "application/json"),
+            ("x-forwarded-proto", "http"),
+            ("x-forwarded-prefix", "/v1/agents/team/shop"),
+            ("sec-fetch-site", "same-origin"),
+            ("x-flag", "agent"),
         ];
         let sent = sent.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let found = secrets.with_headers(&sent.into_iter().collect());
