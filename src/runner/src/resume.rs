@@ -78,7 +78,11 @@ impl Agent {
             Some(claim) => self.park_again(claim, &task, &parked).await,
         };
         match result {
-            ParkResult::Parked(expires) => Ok(Some(ParkedReply::new(task.as_str(), &parked.calls, expires))),
+            ParkResult::Parked(expires) => {
+                let reply = ParkedReply::new(task.as_str(), &parked.calls, expires);
+                outcome.waiting = parked.calls;
+                Ok(Some(reply))
+            }
             ParkResult::ClaimLost => Err(TurnError::ClaimLost),
             ParkResult::Full => {
                 let refusal = |ToolCall { id, name, .. }| Message::ToolResult { id, name, outcome: Err(FULL.into()) };

@@ -71,7 +71,11 @@ impl ActiveSpan {
                     self.scope().set_usage(usage);
                 }
                 self.set(RECIF_TOOL_TURNS, u64::try_from(outcome.tool_turns).unwrap_or(u64::MAX));
-                let reason = if outcome.truncated { "length" } else { "stop" };
+                let reason = match (outcome.truncated, outcome.waiting.is_empty()) {
+                    (true, _) => "length",
+                    (false, false) => "tool_call",
+                    (false, true) => "stop",
+                };
                 self.scope().capture_answer(&outcome.text, &outcome.waiting, reason);
                 self.succeed();
             }

@@ -299,6 +299,26 @@ async fn where_content_is_captured_spans_hold_prompt_and_answers_and_no_secret()
 }
 
 #[tokio::test]
+async fn the_answer_of_a_turn_that_waits_shows_the_calls() {
+    let (world, url) = World::start().await;
+    let mut variables = traced(&url);
+    variables.retain(|(name, _)| !name.starts_with("CORAIL_MODEL_") && *name != "CORAIL_TOOLS");
+    let approval = json!({ "when": "Always", "by": "Caller", "timeout": 60 });
+    let endpoint = format!("{url}/lookup");
+    let tool = json!({ "name": "lookup", "type": "http", "method": "GET", "endpoint": endpoint, "approval": approval });
+    variables.push(("CORAIL_TOOLS", json!([tool]).to_string()));
+    variables.push(("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true".into()));
+    let (status, reply) = Runner::with(&variables).await.chat_as("ada", "/tool lookup {}").await;
+    assert_eq!(status, 202, "{reply}");
+    let spans = world.spans(2).await;
+    let call = json!({ "type": "tool_call", "id": "call_1", "name": "lookup", "arguments": {} });
+    let answer = json!([{ "role": "assistant", "parts": [call], "finish_reason": "tool_call" }]);
+    for span in spans.values().flatten() {
+        assert_eq!(content(span, "gen_ai.output.messages"), answer, "{}", span.name);
+    }
+}
+
+#[tokio::test]
 async fn without_a_collector_a_context_is_passed_on_and_none_begins() {
     let (world, url) = World::start().await;
     let runner = Runner::with(&variables(&url)).await;
