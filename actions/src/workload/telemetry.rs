@@ -66,10 +66,11 @@ fn entry((name, value): (&String, &String)) -> Value {
     json!({ "name": name, "value": value })
 }
 
-/// Reports whether the variable lets spans hold content.
+/// Reports whether the variable lets spans hold content, or may: its value can be elsewhere.
 fn captures_content(entry: &Value) -> bool {
     let value = entry["value"].as_str().unwrap_or_default();
-    entry["name"] == CAPTURE_CONTENT && value.trim().eq_ignore_ascii_case("true")
+    let is_true = value.trim().eq_ignore_ascii_case("true");
+    entry["name"] == CAPTURE_CONTENT && (is_true || entry.get("valueFrom").is_some())
 }
 
 /// Returns the names of those variables that the kubelet sets from Secrets, and `PREFIX*` for all keys of one; `None`: there are none.

@@ -98,6 +98,7 @@ async fn where_content_is_captured_the_runner_learns_which_variables_are_secret(
         (json!([plain]), &[(ENDPOINT, "http://one:4318"), (CAPTURE, "true")], Value::Null),
         (json!([from_secret("A"), own("false")]), &[(ENDPOINT, "http://one:4318"), (CAPTURE, "true")], Value::Null),
         (json!([from_secret("A"), own("TRUE")]), &[], json!("A")),
+        (json!([from_secret("A"), from_secret(CAPTURE)]), &[], json!(format!("A,{CAPTURE}"))),
     ] {
         let sim = Sim::new();
         sim.store().create(&id("Secret", "keys"), secret(json!({ "k": "eA==" })));
