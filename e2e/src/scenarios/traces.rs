@@ -15,7 +15,7 @@ use crate::{
     env::Env,
     gateway,
     kinds::{AGENT, MODEL},
-    manifests::{agent, object, plugin_config, tool, workload},
+    manifests::{agent, object, plugin_config, secret, tool, workload},
     namespace::{Namespace, START_TIMEOUT},
     operator,
     scenario::{Scenario, scenarios},
@@ -24,6 +24,7 @@ use crate::{
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_turn_and_the_agent_that_it_asks_are_one_trace,
+    where_content_is_captured_spans_hold_it_without_secrets,
 );
 /// Runs alone: it restarts the gateway.
 pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
@@ -185,6 +186,53 @@ async fn a_turn_and_the_agent_that_it_asks_are_one_trace(ns: Namespace) -> Resul
     ensure!(parent("invoke_agent other") == Some("execute_tool ask"), "{spans:?}");
     ensure!(parent("chat stub-echo").is_some(), "{spans:?}");
     Ok(())
+}
+
+async fn where_content_is_captured_spans_hold_it_without_secrets(ns: Namespace) -> Result<()> {
+    ns.start(&workload("collector", json!({}))).await?;
+    provide_stub(&ns).await?;
+    ns.apply(&secret("keys", json!({"key": "key-canary"}))).await?;
+    let mut variables = exporter(&ns).to_vec();
+    variables.push(("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true".to_owned()));
+    let mut env = env_list(variables);
+    let from = json!({"secretKeyRef": {"name": "keys", "key": "key"}});
+    env.as_array_mut().context("no list")?.push(json!({"name": "KEY", "valueFrom": from}));
+    ns.start(&agent("open", json!({"env": env}))).await?;
+    crate::environment::has(&ns, "open", "RECIF_SECRET_VARIABLES", Some("KEY")).await?;
+
+    let service = ClientTarget::service(&ns, "open").await?;
+    let question = r#"{"message": "is key-canary the key"}"#;
+    let answer = poll(START_TIMEOUT, "an answer", || async {
+        Ok(Some(send_request(&ns, &service, "POST", "/chat?canary=query", question).await?))
+    })
+    .await?;
+    ensure!(answer.status == 200 && answer.text.contains("echo: is key-canary the key"), "{answer:?}");
+
+    let collector = ClientTarget::service(&ns, "collector").await?;
+    let spans = poll(START_TIMEOUT, "the spans of the turn", || async {
+        let kept = send_request(&ns, &collector, "GET", "/spans", "").await?;
+        ensure!(kept.status == 200 && !kept.text.contains("canary"), "{kept:?}");
+        let spans = spans(&serde_json::from_str(&kept.text)?);
+        Ok(spans.iter().any(|span| span["name"] == "invoke_agent open").then_some(spans))
+    })
+    .await?;
+    for name in ["invoke_agent open", "chat stub-echo"] {
+        let span = spans.iter().find(|span| span["name"] == name).with_context(|| format!("{name}: {spans:?}"))?;
+        let (asked, said) = (content(span, "gen_ai.input.messages")?, content(span, "gen_ai.output.messages")?);
+        let text = |text: &str| json!([{"type": "text", "content": text}]);
+        ensure!(asked == json!([{"role": "user", "parts": text("is *** the key")}]), "{name}: {asked}");
+        let expected = json!([{"role": "assistant", "parts": text("echo: is *** the key"), "finish_reason": "stop"}]);
+        ensure!(said == expected, "{name}: {said}");
+    }
+    Ok(())
+}
+
+/// Returns the JSON in an attribute of a span.
+fn content(span: &Value, name: &str) -> Result<Value> {
+    let mut attributes = span["attributes"].as_array().into_iter().flatten();
+    let attribute = attributes.find(|attribute| attribute["key"] == name);
+    let text = attribute.and_then(|attribute| attribute["value"]["stringValue"].as_str());
+    Ok(serde_json::from_str(text.with_context(|| format!("{name} is missing: {span}"))?)?)
 }
 
 async fn a_request_through_the_gateway_is_one_trace_with_its_turn_and_the_tools_that_it_calls(

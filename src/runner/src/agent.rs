@@ -25,7 +25,6 @@ use super::{
     tools::Toolbox,
     turn::{self, TOOL_TURNS, TurnOutcome},
     turn_event::TurnEvent,
-    usage::UsageLedger,
 };
 
 /// Agent that can answer.
@@ -131,7 +130,7 @@ impl PreparedTurn {
 }
 
 impl Agent {
-    /// Creates the agent that `config` describes; `credentials` looks up its models' API keys, and `usage` counts what they use.
+    /// Creates the agent that `config` describes; `credentials` looks up its models' API keys, and `http` is their client.
     ///
     /// # Errors
     /// The reason why this runtime cannot serve it, as a sentence for `/readyz`.
@@ -139,14 +138,13 @@ impl Agent {
         config: &RunnerConfig,
         tools: Toolbox,
         credentials: &Lookup,
-        usage: UsageLedger,
+        http: &Http,
     ) -> Result<Self, String> {
-        let http = Http::counting(usage);
-        let background = config.background.as_ref().map(|reference| models::open(reference, credentials, &http));
+        let background = config.background.as_ref().map(|reference| models::open(reference, credentials, http));
         let background = background.transpose()?;
         // Only flows have credentials in files.
         let own = models::FallbackSources { variables: credentials, folder: &|_| None };
-        let model = models::open_chain(&config.model, &config.fallbacks, credentials, own, &http)?;
+        let model = models::open_chain(&config.model, &config.fallbacks, credentials, own, http)?;
         let conversations = Conversations::open(&config.storage, &config.agent)?;
         let prompt = config.system_prompt.clone();
         let agent = Self::with(model.clone(), background.unwrap_or(model), prompt, tools);

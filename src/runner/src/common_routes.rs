@@ -220,6 +220,7 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
     } else {
         let caller = CallerContext::user_of(request.headers());
         let trace = TraceScope::of_request(&shell.metrics.tracing, request.headers());
+        let trace = trace.capturing(shell.metrics.secrets.as_ref(), request.headers());
         let run = trace.run_id();
         account = UsageAccount::new(caller.as_deref().unwrap_or_default()).within(&trace);
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();

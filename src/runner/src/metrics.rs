@@ -18,7 +18,9 @@ use prometheus_client::registry::Registry;
 use telemetry::{SpanCounters, TelemetryConfig, Tracing};
 
 use super::{
+    Lookup,
     approval_metrics::{ApprovalMetrics, ApprovalOutcome},
+    secret_values::SecretValues,
     usage::UsageLedger,
 };
 
@@ -69,6 +71,8 @@ pub(super) struct RunnerMetrics {
     spans: SpanCounters,
     /// Handle by which spans are recorded.
     pub(super) tracing: Tracing,
+    /// Values that no span may hold, if spans hold content.
+    pub(super) secrets: Option<SecretValues>,
 }
 
 impl Default for RunnerMetrics {
@@ -96,22 +100,36 @@ impl Default for RunnerMetrics {
         approvals.register(registry);
         let usage = UsageLedger::default();
         usage.metrics().register(registry);
-        let (registry, tracing) = (Arc::new(all), Tracing::off());
-        Self { registry, requests, in_flight, duration, tool_calls, flow_requests, approvals, usage, spans, tracing }
+        let (registry, tracing, secrets) = (Arc::new(all), Tracing::off(), None);
+        Self {
+            registry,
+            requests,
+            in_flight,
+            duration,
+            tool_calls,
+            flow_requests,
+            approvals,
+            usage,
+            spans,
+            tracing,
+            secrets,
+        }
     }
 }
 
 impl RunnerMetrics {
-    /// Creates the metrics of a process whose spans are exported as configured; `own` are its attributes. Without the certificates
-    /// of the collector, which the log says, there are no spans.
-    pub(super) fn with_tracing(config: &TelemetryConfig, own: &[(&'static str, String)]) -> Self {
+    /// Creates the metrics of a process whose spans are exported as configured; `own` are its attributes, and `lookup` reads its
+    /// variables. Without the certificates of the collector, which the log says, there are no spans.
+    pub(super) fn with_tracing(config: &TelemetryConfig, own: &[(&'static str, String)], lookup: &Lookup) -> Self {
         let metrics = Self::default();
         let started = Tracing::start(config, own, metrics.spans.clone());
         let tracing = started.unwrap_or_else(|error| {
             tracing::error!("no spans are recorded: {error}");
             Tracing::off()
         });
-        Self { tracing, ..metrics }
+        let captures = config.captures_content && tracing.is_on();
+        let secrets = captures.then(|| SecretValues::of_process(config, lookup));
+        Self { tracing, secrets, ..metrics }
     }
 
     /// Counts a request as in flight until the guard is dropped.

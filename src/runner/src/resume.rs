@@ -80,7 +80,9 @@ impl Agent {
         match result {
             ParkResult::Parked(expires) => {
                 self.count_pending().await;
-                Ok(Some(ParkedReply::new(task.as_str(), &parked.calls, parked.by, expires)))
+                let reply = ParkedReply::new(task.as_str(), &parked.calls, parked.by, expires);
+                outcome.waiting = parked.calls;
+                Ok(Some(reply))
             }
             ParkResult::ClaimLost => Err(TurnError::ClaimLost),
             ParkResult::Full => {

@@ -108,10 +108,12 @@ pub(super) fn build_app(config: RunnerConfig, environment: Arc<Lookup>) -> Agent
     let metrics = RunnerMetrics::with_tracing(
         &config.telemetry,
         &process_attributes(&config.telemetry, "Agent", &config.agent, &config.namespace),
+        &*environment,
     );
     let agent = tools(&config, &*environment, &metrics).and_then(|tools| {
         let tools = Toolbox::new(tools, environment.clone(), metrics.clone());
-        Agent::new(&config, tools, &*environment, metrics.usage.clone()).map(Arc::new)
+        let http = Http::counting(metrics.usage.clone()).noting(metrics.secrets.clone());
+        Agent::new(&config, tools, &*environment, &http).map(Arc::new)
     });
     match &agent {
         Ok(ready) => {

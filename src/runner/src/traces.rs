@@ -1,8 +1,8 @@
 //! Spans of this process, and the context that requests to others carry.
 //!
 //! A [`TraceScope`] is handed through a turn. Operations begin an [`ActiveSpan`] in it, whose own scope is for what they cause. No
-//! span holds content: no prompt, no answer, no argument, no value of a header. Without a collector no span begins, and the
-//! context that came in is passed on.
+//! span holds content unless that is captured: no prompt, no answer, no argument. None holds the value of a header. Without a
+//! collector no span begins, and the context that came in is passed on.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,6 +13,9 @@ use telemetry::semconv::{ERROR_TYPE, GEN_AI_AGENT_NAME, GEN_AI_AGENT_VERSION, GE
 use telemetry::{
     AttributeValue, FinishedSpan, SpanEvent, SpanKind, TRACEPARENT, TRACESTATE, TraceContext, Tracing, unix_nanos,
 };
+
+use crate::content::ContentCapture;
+use crate::secret_values::SecretValues;
 
 /// Header of a response with the id of its trace.
 pub(crate) const RUN_HEADER: HeaderName = HeaderName::from_static("x-recif-run");
@@ -29,6 +32,8 @@ pub(crate) struct TraceScope {
     position: Position,
     /// Span that the scope is of, if it is recorded.
     span: Option<SharedSpan>,
+    /// What its spans may hold of the request's content; `None`: nothing.
+    capture: Option<Arc<ContentCapture>>,
 }
 
 /// Position of a scope.
@@ -58,7 +63,19 @@ impl TraceScope {
             }
             None => begun.map_or(Position::Nowhere, Position::Root),
         };
-        Self { tracing: tracing.clone(), position, span: None }
+        Self { tracing: tracing.clone(), position, span: None, capture: None }
+    }
+
+    /// Returns the same scope for a request with these headers, whose spans hold content without their values and without these
+    /// secrets; without secrets to leave out no content is captured.
+    pub(crate) fn capturing(self, secrets: Option<&SecretValues>, headers: &HeaderMap) -> Self {
+        let is_sampled = match &self.position {
+            Position::Nowhere => false,
+            Position::Root(context) | Position::Within(context) => context.is_sampled,
+        };
+        let secrets = secrets.filter(|_| is_sampled);
+        let capture = secrets.map(|secrets| Arc::new(ContentCapture::new(secrets.with_headers(headers))));
+        Self { capture, ..self }
     }
 
     /// Begins a span; it ends when it is dropped.
@@ -83,7 +100,8 @@ impl TraceScope {
             error: Some(CANCELLED.into()),
         });
         let span = span.map(|span| Arc::new(Mutex::new(Some(span))));
-        ActiveSpan(Self { tracing: self.tracing.clone(), position: Position::Within(context), span })
+        let (tracing, capture) = (self.tracing.clone(), self.capture.clone());
+        ActiveSpan(Self { tracing, position: Position::Within(context), span, capture })
     }
 
     /// Begins the span of an agent's or flow's turn.
@@ -103,6 +121,26 @@ impl TraceScope {
             span.attributes.retain(|(known, _)| *known != name);
             span.attributes.push((name, value.into()));
         });
+    }
+
+    /// Returns what the scope's span may hold of content; `None`: nothing.
+    pub(crate) fn capture(&self) -> Option<&ContentCapture> {
+        self.capture.as_deref().filter(|_| self.span.is_some())
+    }
+
+    /// Sets an attribute of the scope's span to content, which is made only if it is captured.
+    pub(crate) fn set_content(&self, name: &'static str, content: impl FnOnce(&ContentCapture) -> String) {
+        if let Some(capture) = self.capture() {
+            self.set(name, content(capture));
+        }
+    }
+
+    /// Reports whether the scope's span has an attribute.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let span = self.span.as_ref().map(lock);
+        span.as_deref()
+            .and_then(Option::as_ref)
+            .is_some_and(|span| span.attributes.iter().any(|(known, _)| *known == name))
     }
 
     /// Adds an event to the scope's span.
@@ -225,5 +263,14 @@ mod tests {
         assert_eq!(scope.run_id().as_deref(), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
         headers.append(TRACEPARENT, HeaderValue::from_static(parent));
         assert_eq!(TraceScope::of_request(&Tracing::off(), &headers).run_id(), None, "two parents");
+    }
+
+    #[test]
+    fn content_is_made_for_a_span_that_is_recorded_and_no_other() {
+        let (headers, secrets) = (HeaderMap::new(), SecretValues::default());
+        let scope = TraceScope::of_request(&Tracing::off(), &headers).capturing(Some(&secrets), &headers);
+        let span = scope.begin_turn("a");
+        span.scope().set_content("x", |_| panic!("it was made"));
+        assert!(span.scope().capture().is_none() && !span.scope().has("x"));
     }
 }

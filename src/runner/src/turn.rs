@@ -71,6 +71,12 @@ impl ActiveSpan {
                     self.scope().set_usage(usage);
                 }
                 self.set(RECIF_TOOL_TURNS, u64::try_from(outcome.tool_turns).unwrap_or(u64::MAX));
+                let reason = match (outcome.truncated, outcome.waiting.is_empty()) {
+                    (true, _) => "length",
+                    (false, false) => "tool_call",
+                    (false, true) => "stop",
+                };
+                self.scope().capture_answer(&outcome.text, &outcome.waiting, reason);
                 self.succeed();
             }
             Err(kind) => self.fail(kind),
@@ -91,6 +97,7 @@ impl TurnLoop<'_> {
     ) -> Result<TurnOutcome, ModelError> {
         let allowed = *tool_turns;
         let mut outcome = TurnOutcome::default();
+        request.account.trace().capture_request(request);
         loop {
             if let Some(end) = request.account.budget_end() {
                 return self.end_by_budget(request, outcome, end.unit).await;

@@ -144,6 +144,16 @@ const VARIABLES: &[(&str, &str, &str)] = &[
          _CERTIFICATE, _TIMEOUT, _COMPRESSION, OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG, OTEL_BSP_*, OTEL_SERVICE_NAME, \
          OTEL_RESOURCE_ATTRIBUTES",
     ),
+    (
+        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
+        "false",
+        "`true`: spans hold content, which is messages, instructions, and arguments and results of tools; secrets are masked",
+    ),
+    (
+        "RECIF_SECRET_VARIABLES",
+        "",
+        "names of variables whose values come from Secrets, separated by commas, `PREFIX*` for several; no span holds their values",
+    ),
     ("OTEL_SDK_DISABLED", "", "`true`: nothing is recorded, whatever the others say"),
     ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", "the same for traces alone, with its path; it goes first"),
     ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),

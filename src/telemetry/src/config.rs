@@ -87,6 +87,8 @@ pub struct TelemetryConfig {
     pub has_compression: bool,
     /// Choice of the traces that are recorded.
     pub sampler: Sampler,
+    /// Set if spans may hold content: messages, and what tools get and return.
+    pub captures_content: bool,
     /// Spans that wait at most.
     pub max_queue: usize,
     /// Spans of one request at most.
@@ -110,6 +112,7 @@ impl Default for TelemetryConfig {
             timeout: Duration::from_secs(10),
             has_compression: true,
             sampler: Sampler::default(),
+            captures_content: false,
             max_queue: 2048,
             max_batch: 512,
             delay: Duration::from_secs(1),
@@ -143,6 +146,7 @@ impl TelemetryConfig {
             timeout: variables.timeout()?.unwrap_or(default.timeout),
             has_compression: variables.has_compression()?,
             sampler: variables.sampler()?,
+            captures_content: variables.flag(CAPTURE_CONTENT)?,
             max_queue,
             max_batch: variables.batch(default.max_batch, max_queue)?,
             delay: Duration::from_millis(u64::try_from(delay).unwrap_or_default()),
@@ -181,6 +185,7 @@ const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 const SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
 const BATCH: &str = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE";
 const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
+const CAPTURE_CONTENT: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
 const A_URL: &str = "a URL such as http://collector:4318";
 const PAIRS: &str = "name=value, separated by commas";

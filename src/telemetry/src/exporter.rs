@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backoff::{BackoffBuilder, ExponentialBuilder};
@@ -30,6 +32,8 @@ const RETRIES: usize = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// Longest wait before an attempt.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Bytes of texts at which a batch is sent: receivers bound a body, the control plane to 4 MiB.
+const FULL_BATCH: usize = 1 << 20;
 /// Bytes of an answer that are read.
 const MAX_ANSWER: usize = 64 << 10;
 
@@ -54,6 +58,8 @@ pub(crate) struct SpanExporter {
     delay: Duration,
     resource: Vec<(String, String)>,
     counters: SpanCounters,
+    /// Bytes of texts of the spans that wait, from which those of each batch are taken.
+    waiting: Arc<AtomicUsize>,
     /// Set while the collector takes nothing, so that this is logged once.
     is_failing: bool,
 }
@@ -77,6 +83,7 @@ impl SpanExporter {
         config: &TelemetryConfig,
         resource: Vec<(String, String)>,
         counters: SpanCounters,
+        waiting: Arc<AtomicUsize>,
     ) -> Result<Self, TelemetryError> {
         let name = config.certificate.as_ref().map_or("OTEL_EXPORTER_OTLP_ENDPOINT", |(name, _)| name);
         let refused = |problem: String| TelemetryError::Certificate { name, problem };
@@ -109,6 +116,7 @@ impl SpanExporter {
             delay: config.delay,
             resource,
             counters,
+            waiting,
             is_failing: false,
         })
     }
@@ -117,16 +125,17 @@ impl SpanExporter {
     pub(crate) async fn run(mut self, mut queue: mpsc::Receiver<QueueEntry>) {
         while let Some(first) = queue.recv().await {
             let deadline = Instant::now() + self.delay;
-            let mut batch = Vec::new();
-            let mut flush = collect(first, &mut batch);
-            while flush.is_none() && batch.len() < self.max_batch {
+            let mut batch = SpanBatch::default();
+            let mut flush = batch.add(first);
+            while flush.is_none() && batch.spans.len() < self.max_batch && batch.bytes < FULL_BATCH {
                 match timeout_at(deadline, queue.recv()).await {
-                    Ok(Some(entry)) => flush = collect(entry, &mut batch),
+                    Ok(Some(entry)) => flush = batch.add(entry),
                     Ok(None) | Err(_) => break,
                 }
             }
-            if !batch.is_empty() {
-                self.export(batch).await;
+            self.waiting.fetch_sub(batch.bytes, Ordering::Relaxed);
+            if !batch.spans.is_empty() {
+                self.export(batch.spans).await;
             }
             if let Some(done) = flush {
                 // The process that asked for it may be gone.
@@ -214,14 +223,25 @@ fn authorization(file: &Path) -> Result<HeaderValue, SendFailure> {
     Ok(value)
 }
 
-/// Adds an entry of the queue to the batch; returns it if it asks for a flush.
-fn collect(entry: QueueEntry, batch: &mut Vec<FinishedSpan>) -> Option<oneshot::Sender<()>> {
-    match entry {
-        QueueEntry::Span(span) => {
-            batch.push(*span);
-            None
+/// Spans of one request.
+#[derive(Default)]
+struct SpanBatch {
+    spans: Vec<FinishedSpan>,
+    /// Bytes of their texts.
+    bytes: usize,
+}
+
+impl SpanBatch {
+    /// Adds an entry of the queue; returns it if it asks for a flush.
+    fn add(&mut self, entry: QueueEntry) -> Option<oneshot::Sender<()>> {
+        match entry {
+            QueueEntry::Span(span) => {
+                self.bytes += span.text_bytes();
+                self.spans.push(*span);
+                None
+            }
+            QueueEntry::Flush(done) => Some(done),
         }
-        QueueEntry::Flush(done) => Some(done),
     }
 }
 

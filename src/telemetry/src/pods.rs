@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::config::{ExportProtocol, TelemetryConfig, TelemetryError};
 
 /// Variables that are handed on as they are. Headers and certificates are not: a key would reach every namespace.
-const HANDED: [&str; 14] = [
+const HANDED: [&str; 15] = [
     "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
     "OTEL_BSP_MAX_QUEUE_SIZE",
     "OTEL_BSP_SCHEDULE_DELAY",
@@ -16,6 +16,7 @@ const HANDED: [&str; 14] = [
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
     "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
     "OTEL_RESOURCE_ATTRIBUTES",
     "OTEL_SDK_DISABLED",
     "OTEL_TRACES_SAMPLER",
@@ -56,6 +57,7 @@ mod tests {
                 "OTEL_EXPORTER_OTLP_HEADERS" => "authorization=geheim",
                 "OTEL_EXPORTER_OTLP_CERTIFICATE" => "/ca.pem",
                 "OTEL_SERVICE_NAME" => "operator",
+                "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT" => "true",
                 "OTEL_TRACES_SAMPLER" => " always_on ",
                 _ => return None,
             };
@@ -68,6 +70,7 @@ mod tests {
             [
                 ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
                 ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+                ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true"),
                 ("OTEL_TRACES_SAMPLER", "always_on"),
             ]
         );

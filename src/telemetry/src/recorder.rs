@@ -1,6 +1,7 @@
 //! Handle by which a process records spans.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -16,12 +17,17 @@ use crate::span_counters::SpanCounters;
 /// Longest wait for the last spans when a process ends.
 const SHUTDOWN: Duration = Duration::from_secs(2);
 
+/// Bytes of texts of the spans that wait at most: where they hold content, the most spans alone are no bound of the memory.
+const MAX_WAITING: usize = 16 << 20;
+
 /// Handle by which a process records spans. Clones share the queue.
 #[derive(Clone, Default)]
 pub struct Tracing(Option<Arc<Recorder>>);
 
 struct Recorder {
     queue: mpsc::Sender<QueueEntry>,
+    /// Bytes of texts of the spans in the queue, and in the batch that is collected.
+    waiting: Arc<AtomicUsize>,
     sampler: Sampler,
     counters: SpanCounters,
     /// Version of the service, if the environment tells it.
@@ -47,10 +53,11 @@ impl Tracing {
         let Some(endpoint) = &config.endpoint else { return Ok(Self::off()) };
         let resource = config.resource_of(own);
         let version = resource.iter().find(|(name, _)| name == SERVICE_VERSION).map(|(_, version)| version.clone());
-        let exporter = SpanExporter::new(endpoint, config, resource, counters.clone())?;
+        let waiting = Arc::<AtomicUsize>::default();
+        let exporter = SpanExporter::new(endpoint, config, resource, counters.clone(), waiting.clone())?;
         let (queue, entries) = mpsc::channel(config.max_queue);
         tokio::spawn(exporter.run(entries));
-        Ok(Self(Some(Arc::new(Recorder { queue, sampler: config.sampler, counters, version }))))
+        Ok(Self(Some(Arc::new(Recorder { queue, waiting, sampler: config.sampler, counters, version }))))
     }
 
     /// Reports whether spans are recorded at all.
@@ -85,7 +92,10 @@ impl Tracing {
     /// Records a span of a sampled trace. Never waits: without room the span is dropped and counted.
     pub fn record(&self, span: FinishedSpan) {
         let Some(recorder) = self.0.as_ref().filter(|_| span.context.is_sampled) else { return };
-        if recorder.queue.try_send(QueueEntry::Span(Box::new(span))).is_err() {
+        let bytes = span.text_bytes();
+        let has_room = recorder.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_WAITING;
+        if !has_room || recorder.queue.try_send(QueueEntry::Span(Box::new(span))).is_err() {
+            recorder.waiting.fetch_sub(bytes, Ordering::Relaxed);
             recorder.counters.dropped(1);
         }
     }

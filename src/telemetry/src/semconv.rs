@@ -91,6 +91,19 @@ pub const GEN_AI_TOOL_TYPE: &str = "gen_ai.tool.type";
 /// Id of a call, given by the model.
 pub const GEN_AI_TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
 
+/// Content: messages that a model or agent gets, as JSON.
+pub const GEN_AI_INPUT_MESSAGES: &str = "gen_ai.input.messages";
+/// Content: its answer, as JSON.
+pub const GEN_AI_OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
+/// Content: instructions apart from the messages, as JSON.
+pub const GEN_AI_SYSTEM_INSTRUCTIONS: &str = "gen_ai.system_instructions";
+/// Content: declarations of tools, as JSON.
+pub const GEN_AI_TOOL_DEFINITIONS: &str = "gen_ai.tool.definitions";
+/// Content: arguments of a call, as JSON.
+pub const GEN_AI_TOOL_CALL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
+/// Content: result of a call.
+pub const GEN_AI_TOOL_CALL_RESULT: &str = "gen_ai.tool.call.result";
+
 /// Method of a request to an MCP server.
 pub const MCP_METHOD_NAME: &str = "mcp.method.name";
 /// Revision of the protocol.

@@ -75,6 +75,18 @@ pub struct SpanLink {
     pub context: TraceContext,
 }
 
+impl FinishedSpan {
+    /// Returns the bytes of the texts among its attributes, which are nearly all of a span that holds content.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let bytes = |value: &AttributeValue| match value {
+            AttributeValue::Text(text) => text.len(),
+            AttributeValue::Texts(texts) => texts.iter().map(String::len).sum(),
+            AttributeValue::Int(_) | AttributeValue::Float(_) | AttributeValue::Bool(_) => 0,
+        };
+        self.attributes.iter().map(|(_, value)| bytes(value)).sum()
+    }
+}
+
 impl From<&'static str> for AttributeValue {
     fn from(text: &'static str) -> Self {
         Self::Text(text.into())

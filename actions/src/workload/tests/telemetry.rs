@@ -6,7 +6,7 @@ use crds::Agent;
 use serde_json::{Value, json};
 
 use crate::{
-    fake::{Operator, Sim, agent, id, settings},
+    fake::{Operator, Sim, agent, id, secret, settings},
     kind::ControlledKind,
     render::RenderSettings,
 };
@@ -77,4 +77,41 @@ async fn what_the_user_sets_stays() {
     with_telemetry(&sim, &[(ENDPOINT, "http://one:4318"), ("OTEL_BSP_SCHEDULE_DELAY", "5")]).run(MINUTE).await;
     assert_eq!(variable(&sim, ENDPOINT), "http://mine:4318");
     assert_eq!(variable(&sim, "OTEL_BSP_SCHEDULE_DELAY"), "5");
+}
+
+const CAPTURE: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
+
+#[tokio::test(start_paused = true)]
+async fn where_content_is_captured_the_runner_learns_which_variables_are_secret() {
+    let from_secret =
+        |name: &str| json!({ "name": name, "valueFrom": { "secretKeyRef": { "name": "keys", "key": "k" } } });
+    let plain = json!({ "name": "PLAIN", "value": "x" });
+    let own = |value: &str| json!({ "name": CAPTURE, "value": value });
+    for (env, variables, expected) in [
+        (
+            json!([from_secret("A"), plain, from_secret("B")]),
+            &[(ENDPOINT, "http://one:4318"), (CAPTURE, "true")][..],
+            json!("A,B"),
+        ),
+        (json!([from_secret("A"), plain]), &[(ENDPOINT, "http://one:4318"), (CAPTURE, "false")], Value::Null),
+        (json!([from_secret("A"), plain]), &[(ENDPOINT, "http://one:4318")], Value::Null),
+        (json!([plain]), &[(ENDPOINT, "http://one:4318"), (CAPTURE, "true")], Value::Null),
+        (json!([from_secret("A"), own("false")]), &[(ENDPOINT, "http://one:4318"), (CAPTURE, "true")], Value::Null),
+        (json!([from_secret("A"), own("TRUE")]), &[], json!("A")),
+        (json!([from_secret("A"), from_secret(CAPTURE)]), &[], json!(format!("A,{CAPTURE}"))),
+    ] {
+        let sim = Sim::new();
+        sim.store().create(&id("Secret", "keys"), secret(json!({ "k": "eA==" })));
+        sim.store().create(&id("Agent", "a"), agent(json!({ "env": env })));
+        with_telemetry(&sim, variables).run(MINUTE).await;
+        assert_eq!(variable(&sim, "RECIF_SECRET_VARIABLES"), expected, "{env} {variables:?}");
+    }
+
+    let sim = Sim::new();
+    sim.store().create(&id("Secret", "keys"), secret(json!({ "k": "eA==" })));
+    let sources = json!([{ "prefix": "DB_", "secretRef": { "name": "keys" } }]);
+    let spec = json!({ "env": [own("true")], "envFrom": sources, "databaseUrl": "postgres://ada:pass@db/x" });
+    sim.store().create(&id("Agent", "a"), agent(spec));
+    with_telemetry(&sim, &[]).run(MINUTE).await;
+    assert_eq!(variable(&sim, "RECIF_SECRET_VARIABLES"), "DB_*");
 }

@@ -21,6 +21,7 @@ use crate::{
     Lookup,
     metrics::RunnerMetrics,
     models::{self, Http},
+    secret_values::SecretValues,
     tools::{CallableTool, Toolbox},
 };
 
@@ -29,6 +30,8 @@ pub(super) struct FlowLoader<'a> {
     folder: &'a Folder,
     environment: Arc<Lookup>,
     http: Http,
+    /// Values that no span may hold, if spans hold content.
+    secrets: Option<SecretValues>,
     /// Empty toolbox; the toolboxes of the flows share its HTTP connections.
     tools: Toolbox,
 }
@@ -36,9 +39,10 @@ pub(super) struct FlowLoader<'a> {
 impl<'a> FlowLoader<'a> {
     /// Creates a loader for the flows in `folder`; `environment` looks up credentials that are not files.
     pub(super) fn new(folder: &'a Folder, environment: Arc<Lookup>, metrics: RunnerMetrics) -> Self {
-        let http = Http::counting(metrics.usage.clone());
+        let secrets = metrics.secrets.clone();
+        let http = Http::counting(metrics.usage.clone()).noting(secrets.clone());
         let tools = Toolbox::new(Vec::new(), environment.clone(), metrics);
-        Self { folder, environment, http, tools }
+        Self { folder, environment, http, secrets, tools }
     }
 
     /// Loads the flow that is served alone, called `name`.
@@ -117,6 +121,9 @@ impl<'a> FlowLoader<'a> {
         let lookup: Arc<Lookup> = match &folder {
             None => environment,
             Some(folder) => {
+                if let Some(secrets) = &self.secrets {
+                    secrets.add_folder(&self.folder.path(folder));
+                }
                 let directory = models::directory(self.folder.path(folder));
                 Arc::new(move |name: &str| {
                     // A Secret of a PluginConfig must not replace the list of the flow's addresses.

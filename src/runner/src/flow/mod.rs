@@ -71,7 +71,7 @@ pub(super) fn service(settings: &FlowSettings, environment: Arc<Lookup>) -> Runn
     let kind = if settings.is_set { "FlowSet" } else { "Flow" };
     let name = settings.name.as_deref().unwrap_or("flow");
     let own = process_attributes(&settings.telemetry, kind, name, &settings.namespace);
-    let metrics = RunnerMetrics::with_tracing(&settings.telemetry, &own);
+    let metrics = RunnerMetrics::with_tracing(&settings.telemetry, &own, &*environment);
     let flow_loader = FlowLoader::new(&settings.folder, environment, metrics.clone());
     let (table, readiness) = match unknown_version(settings) {
         Some(problem) => broken(settings.name.as_deref().unwrap_or("flow"), &[problem]),

@@ -13,6 +13,7 @@ use telemetry::semconv::{
 use telemetry::{AttributeValue, SpanKind};
 use url::Url;
 
+use super::captured::CapturedAnswer;
 use super::generation::Generation;
 use super::{Chunk, ModelError, ModelErrorKind, ModelRequest, Usage};
 use crate::traces::{ActiveSpan, TraceScope};
@@ -66,6 +67,8 @@ pub(super) struct CallSpan {
     has_begun: bool,
     has_calls: bool,
     is_truncated: bool,
+    /// Answer so far, if content is captured.
+    answer: Option<Box<CapturedAnswer>>,
 }
 
 impl CallSpan {
@@ -81,6 +84,8 @@ impl CallSpan {
         if span.is_recorded() {
             describe(&span, Generation::new(id, config, &request.config), provider);
         }
+        span.scope().capture_request(request);
+        let answer = CapturedAnswer::begin(span.scope());
         Self {
             span,
             began: Instant::now(),
@@ -89,6 +94,7 @@ impl CallSpan {
             has_begun: false,
             has_calls: false,
             is_truncated: false,
+            answer,
         }
     }
 
@@ -100,10 +106,18 @@ impl CallSpan {
     /// Records a piece of the answer, or its end.
     pub(super) fn observe(&mut self, chunk: Option<&Result<Chunk, ModelError>>) {
         match chunk {
-            Some(Ok(Chunk::Token(_))) => self.first(),
-            Some(Ok(Chunk::Call(_))) => {
+            Some(Ok(Chunk::Token(text))) => {
+                self.first();
+                if let Some(answer) = &mut self.answer {
+                    answer.add_text(text);
+                }
+            }
+            Some(Ok(Chunk::Call(call))) => {
                 self.first();
                 self.has_calls = true;
+                if let Some(answer) = &mut self.answer {
+                    answer.add_call(call);
+                }
             }
             Some(Ok(Chunk::Truncated)) => self.is_truncated = true,
             Some(Ok(Chunk::Answerer(_) | Chunk::Usage(_))) | None => {}
@@ -120,12 +134,16 @@ impl CallSpan {
     /// Says what the request used, and whether it was answered to the end.
     pub(super) fn end(&self, usage: &Usage, is_answered: bool) {
         self.scope().set_usage(usage);
+        let reason = match (self.is_truncated, self.has_calls) {
+            (true, _) => "length",
+            (false, true) => "tool_calls",
+            (false, false) => "stop",
+        };
+        if let Some(answer) = &self.answer {
+            let of_message = if reason == "tool_calls" { "tool_call" } else { reason };
+            answer.end(self.scope(), if is_answered { of_message } else { "error" });
+        }
         if is_answered {
-            let reason = match (self.is_truncated, self.has_calls) {
-                (true, _) => "length",
-                (false, true) => "tool_calls",
-                (false, false) => "stop",
-            };
             self.span.set(GEN_AI_RESPONSE_FINISH_REASONS, AttributeValue::Texts(vec![reason.to_owned()]));
             self.span.succeed();
         }

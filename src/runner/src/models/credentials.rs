@@ -2,7 +2,13 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::{Lookup, tools::upper_snake};
+use crds::provider::Provider;
+
+use super::request::ModelRef;
+use crate::{
+    Lookup,
+    tools::{expand, upper_snake},
+};
 
 /// Lookup of API keys and other variables by name.
 pub(crate) type Credentials<'a> = dyn Fn(&str) -> Option<String> + Send + Sync + 'a;
@@ -27,6 +33,19 @@ pub(super) fn own_variable(name: &str, part: &str, lookup: &Credentials<'_>) -> 
     lookup(name).ok_or_else(|| format!("the environment variable {name}, which is not set"))
 }
 
+/// Returns the values of all credentials and headers by which requests go to this model.
+pub(super) fn secrets_of(reference: &ModelRef, provider: &Provider, credentials: &Credentials<'_>) -> Vec<String> {
+    let names = provider.keys.iter().chain(provider.identity).copied();
+    let names = names.chain(reference.credential_keys.iter().map(String::as_str));
+    let mut secrets: Vec<String> = names.filter_map(credentials).collect();
+    for (name, value) in &reference.headers {
+        secrets.push(
+            expand(value, |variable| own_variable(variable, name, credentials)).unwrap_or_else(|_| value.clone()),
+        );
+    }
+    secrets
+}
+
 /// Returns the value of a credential without surrounding white space, if it has one.
 pub(super) fn value_of(credentials: &Credentials<'_>, name: &str) -> Option<String> {
     credentials(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
@@ -47,7 +66,23 @@ pub(crate) fn directory(path: PathBuf) -> Box<Lookup> {
 
 #[cfg(test)]
 mod tests {
+    use crds::provider;
+
     use super::*;
+
+    #[test]
+    fn keys_and_headers_of_a_model_are_secret() {
+        let reference = ModelRef {
+            headers: [("X-Key".to_owned(), "Bearer $MODEL_B_X_KEY".to_owned())].into(),
+            credential_keys: vec!["MINE".to_owned()],
+            ..ModelRef::new("openai", "gpt")
+        };
+        let lookup = |name: &str| {
+            matches!(name, "OPENAI_API_KEY" | "MINE" | "MODEL_B_X_KEY" | "OTHER").then(|| format!("<{name}>"))
+        };
+        let found = secrets_of(&reference, &provider::OPENAI, &lookup);
+        assert_eq!(found, ["<OPENAI_API_KEY>", "<MINE>", "Bearer <MODEL_B_X_KEY>"]);
+    }
 
     #[test]
     fn a_provider_sends_only_the_variables_of_its_own_headers() {

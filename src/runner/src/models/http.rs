@@ -29,6 +29,7 @@ use url::Url;
 use super::error::{ModelError, ModelErrorKind};
 use super::fallback::Breakers;
 use super::refusal;
+use crate::secret_values::SecretValues;
 use crate::traces::TraceScope;
 use crate::usage::UsageLedger;
 
@@ -80,6 +81,8 @@ pub(crate) struct Http {
     pub(super) breakers: Breakers,
     /// Counter of what the models use.
     pub(super) usage: UsageLedger,
+    /// Values that no span may hold, to which the credentials of models are added, if spans hold content.
+    pub(super) secrets: Option<SecretValues>,
     /// Sleeps before a retry; tests replace it.
     pause: Arc<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>,
 }
@@ -89,7 +92,7 @@ impl Default for Http {
         let pause = Arc::new(|time| tokio::time::sleep(time).boxed());
         let (client, direct) = Default::default();
         let (others, breakers, usage) = Default::default();
-        Self { client, direct, others, breakers, usage, pause }
+        Self { client, direct, others, breakers, usage, secrets: None, pause }
     }
 }
 
@@ -131,6 +134,11 @@ impl Http {
     /// Creates a client whose models are counted in this ledger.
     pub(crate) fn counting(usage: UsageLedger) -> Self {
         Self { usage, ..Self::default() }
+    }
+
+    /// Returns the same client, whose models add their credentials to these values.
+    pub(crate) fn noting(self, secrets: Option<SecretValues>) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Returns the client that verifies certificates by `trust`, with the same connections for the same trust.

@@ -14,6 +14,7 @@ mod azure;
 mod bedrock;
 mod call_span;
 mod calls;
+mod captured;
 mod choice;
 mod contract;
 mod counted;
@@ -75,6 +76,9 @@ pub(super) fn open(reference: &ModelRef, credentials: &Credentials<'_>, http: &H
     let Some(provider) = provider::provider(&reference.provider) else {
         return Err(provider::unknown(&reference.provider));
     };
+    if let Some(secrets) = &http.secrets {
+        secrets.add(credentials::secrets_of(reference, provider, credentials));
+    }
     let connection = || Connection::new(reference, credentials, http);
     let model: Arc<dyn Model> = match *provider {
         provider::OPENAI => Arc::new(Remote::new(OpenAi::new(reference, credentials)?, connection()?)),

@@ -117,9 +117,10 @@ async fn answer(State(world): State<Arc<World>>, headers: HeaderMap, body: Strin
         .into_response()
 }
 
-async fn lookup(State(world): State<Arc<World>>, headers: HeaderMap) -> &'static str {
+async fn lookup(State(world): State<Arc<World>>, headers: HeaderMap) -> String {
     world.saw("lookup", &headers);
-    "CANARY-result"
+    let header = |name: &str| headers.get(name).map_or("", |value| value.to_str().unwrap());
+    format!("CANARY-result {} {}", header("x-key"), header("x-variable"))
 }
 
 async fn colleague(State(world): State<Arc<World>>, headers: HeaderMap) -> &'static str {
@@ -150,7 +151,7 @@ fn variables(url: &str) -> Vec<(&'static str, String)> {
     let id = json!([{ "name": "id", "type": "string" }]);
     let tools = json!([
         { "name": "lookup", "type": "http", "method": "GET", "endpoint": format!("{url}/lookup"), "parameters": id,
-          "headers": { "x-key": "CANARY-header" } },
+          "headers": { "x-key": "CANARY-header", "x-variable": "Bearer $TOOL_LOOKUP_KEY" } },
         { "name": "remote", "type": "mcp", "mcpEndpoint": format!("{url}/mcp") },
         { "name": "colleague", "type": "agent", "endpoint": format!("{url}/agent") },
     ]);
@@ -161,6 +162,8 @@ fn variables(url: &str) -> Vec<(&'static str, String)> {
         ("CORAIL_MODEL_BASE_URL", format!("{url}/v1")),
         ("CORAIL_MODEL_CONFIG", json!({ "temperature": 0.5 }).to_string()),
         ("CORAIL_SYSTEM_PROMPT", "CANARY-environment".into()),
+        ("OPENAI_API_KEY", "CANARY-model-key".into()),
+        ("TOOL_LOOKUP_KEY", "CANARY-variable".into()),
         ("CORAIL_TOOLS", tools.to_string()),
     ]
 }
@@ -244,6 +247,75 @@ async fn a_turn_with_its_models_and_tools_is_one_trace_without_what_was_said() {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), counted).await.unwrap();
+}
+
+/// Returns an attribute that holds JSON.
+fn content(span: &Span, name: &str) -> Value {
+    serde_json::from_str(text(&span.attributes, name)).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn where_content_is_captured_spans_hold_prompt_and_answers_and_no_secret() {
+    let (world, url) = World::start().await;
+    let mut variables = traced(&url);
+    variables.push(("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true".into()));
+    let runner = Runner::with(&variables).await;
+    let request = runner.client.post(runner.url("/chat?q=CANARY-query")).header("x-secret", "CANARY-request");
+    let message = "CANARY-prompt CANARY-header CANARY-variable CANARY-model-key CANARY-request";
+    let response = request.body(json!({ "message": message }).to_string()).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    let spans = world.spans(7).await;
+    let all = format!("{spans:?}");
+    for secret in ["CANARY-header", "CANARY-variable", "CANARY-model-key", "CANARY-request", "CANARY-query"] {
+        assert!(!all.contains(secret), "{secret}: {all}");
+    }
+
+    let part = |text: &str| json!({ "type": "text", "content": text });
+    let asked = json!([{ "role": "user", "parts": [part("CANARY-prompt *** *** *** ***")] }]);
+    let answer = json!([{ "role": "assistant", "parts": [part("CANARY-answer")], "finish_reason": "stop" }]);
+    let [turn] = &spans["invoke_agent assistant"][..] else { panic!("{spans:?}") };
+    assert_eq!(content(turn, "gen_ai.input.messages"), asked);
+    assert_eq!(content(turn, "gen_ai.output.messages"), answer);
+    assert_eq!(content(turn, "gen_ai.system_instructions"), json!([part("CANARY-environment")]));
+    let tools = content(turn, "gen_ai.tool.definitions");
+    let names: Vec<_> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["lookup", "remote", "colleague"]);
+
+    let chats = &spans["chat gpt"];
+    let output = |chat: &Span| content(chat, "gen_ai.output.messages")[0].clone();
+    let calling = chats.iter().find(|chat| output(chat)["finish_reason"] == "tool_call").unwrap();
+    assert_eq!(content(calling, "gen_ai.input.messages"), asked);
+    let call =
+        json!({ "type": "tool_call", "id": "call_lookup", "name": "lookup", "arguments": { "id": "CANARY-argument" } });
+    assert_eq!(output(calling)["parts"][0], call);
+    let last = chats.iter().find(|chat| content(chat, "gen_ai.input.messages").as_array().unwrap().len() > 1).unwrap();
+    let last = content(last, "gen_ai.input.messages");
+    let result = "CANARY-result *** ***";
+    assert_eq!(last[2]["parts"][0], json!({ "type": "tool_call_response", "id": "call_lookup", "response": result }));
+
+    let [tool] = &spans["execute_tool lookup"][..] else { panic!("{spans:?}") };
+    assert_eq!(content(tool, "gen_ai.tool.call.arguments"), json!({ "id": "CANARY-argument" }));
+    assert_eq!(text(&tool.attributes, "gen_ai.tool.call.result"), result);
+}
+
+#[tokio::test]
+async fn the_answer_of_a_turn_that_waits_shows_the_calls() {
+    let (world, url) = World::start().await;
+    let mut variables = traced(&url);
+    variables.retain(|(name, _)| !name.starts_with("CORAIL_MODEL_") && *name != "CORAIL_TOOLS");
+    let approval = json!({ "when": "Always", "by": "Caller", "timeout": 60 });
+    let endpoint = format!("{url}/lookup");
+    let tool = json!({ "name": "lookup", "type": "http", "method": "GET", "endpoint": endpoint, "approval": approval });
+    variables.push(("CORAIL_TOOLS", json!([tool]).to_string()));
+    variables.push(("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true".into()));
+    let (status, reply) = Runner::with(&variables).await.chat_as("ada", "/tool lookup {}").await;
+    assert_eq!(status, 202, "{reply}");
+    let spans = world.spans(2).await;
+    let call = json!({ "type": "tool_call", "id": "call_1", "name": "lookup", "arguments": {} });
+    let answer = json!([{ "role": "assistant", "parts": [call], "finish_reason": "tool_call" }]);
+    for span in spans.values().flatten() {
+        assert_eq!(content(span, "gen_ai.output.messages"), answer, "{}", span.name);
+    }
 }
 
 #[tokio::test]

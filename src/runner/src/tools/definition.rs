@@ -25,7 +25,7 @@ use super::{
     template::UrlTemplate,
     tls::Tls,
 };
-use crate::{knowledge::KnowledgeBase, models::ToolSpec};
+use crate::{Lookup, knowledge::KnowledgeBase, models::ToolSpec};
 
 /// Default timeout of a call, in seconds.
 const TIMEOUT: u64 = 30;
@@ -88,6 +88,17 @@ impl ToolKind {
             Self::Agent(_) => "agent",
             Self::Knowledge(_) => "knowledge",
             Self::Unsupported(_) => "unsupported",
+        }
+    }
+
+    /// Returns the values of the headers of its requests, with the variables of this environment.
+    pub(super) fn header_values(&self, environment: &Lookup) -> Vec<String> {
+        match self {
+            Self::Http(http) => http.headers.values(environment),
+            Self::Mcp(mcp) => mcp.headers.values(environment),
+            Self::Flow(flow) => flow.headers.values(environment),
+            Self::Agent(agent) => agent.headers.values(environment),
+            Self::Cli(..) | Self::Builtin(_) | Self::Knowledge(_) | Self::Unsupported(_) => Vec::new(),
         }
     }
 

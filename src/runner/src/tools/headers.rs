@@ -151,6 +151,14 @@ impl ToolHeaders {
         Ok(Self { forwarded: names.iter().map(parsed).collect::<Result<_, _>>()?, ..self })
     }
 
+    /// Returns the values with the variables that they refer to; one that refers to a variable without a value is left as it is.
+    pub(super) fn values(&self, environment: &Lookup) -> Vec<String> {
+        let value = |HeaderText(text): &HeaderText| {
+            expand(text, |name| environment(name).ok_or_else(String::new)).unwrap_or_else(|_| text.clone())
+        };
+        self.own.iter().map(|(_, text)| value(text)).collect()
+    }
+
     /// Expands the values for a request that is not for the caller.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(super) struct HttpTool {
     template: UrlTemplate,
     method: Method,
-    headers: ToolHeaders,
+    pub(super) headers: ToolHeaders,
 }
 
 impl HttpTool {

@@ -43,7 +43,8 @@ use headers::ToolVariables;
 use serde_json::Value;
 use telemetry::SpanKind;
 use telemetry::semconv::{
-    GEN_AI_OPERATION_NAME, GEN_AI_TOOL_CALL_ID, GEN_AI_TOOL_NAME, GEN_AI_TOOL_TYPE, MCP_METHOD_NAME,
+    GEN_AI_OPERATION_NAME, GEN_AI_TOOL_CALL_ARGUMENTS, GEN_AI_TOOL_CALL_ID, GEN_AI_TOOL_CALL_RESULT, GEN_AI_TOOL_NAME,
+    GEN_AI_TOOL_TYPE, MCP_METHOD_NAME,
 };
 use web_search::SearchService;
 
@@ -104,6 +105,9 @@ impl Toolbox {
             }
             offered
         });
+        if let Some(secrets) = &metrics.secrets {
+            secrets.add(tools.iter().flat_map(|tool| tool.kind.header_values(&*environment)));
+        }
         let client = HttpClient::new(EgressPolicy::new(&*environment));
         let connections = Arc::new(Connections { client, sessions: Sessions::default(), cards: AgentCards::default() });
         let specs = tools.iter().map(CallableTool::spec).collect();
@@ -202,6 +206,7 @@ impl Toolbox {
                 span.set(MCP_METHOD_NAME, "tools/call");
             }
         }
+        span.scope().set_content(GEN_AI_TOOL_CALL_ARGUMENTS, |content| content.arguments(&call.arguments));
         let idempotency_key = match consent {
             Consent::Given(key) => Some(key.into()),
             Consent::Missing => None,
@@ -209,6 +214,11 @@ impl Toolbox {
         let account = self.account.clone().within(span.scope());
         let within = Self { account, idempotency_key, ..self.clone() };
         let result = within.call_with(&call.name, &call.arguments, consent).await;
+        // The error goes to the model as the result of the call.
+        span.scope().set_content(GEN_AI_TOOL_CALL_RESULT, |content| match &result {
+            Ok(text) => content.result(text),
+            Err(error) => content.result(&error.to_string()),
+        });
         match &result {
             Ok(_) => span.succeed(),
             Err(error) => span.fail(error.word()),

@@ -50,6 +50,7 @@ fn each_variable_is_read() {
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "none"),
         ("OTEL_TRACES_SAMPLER", "traceidratio"),
         ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
+        ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true"),
         ("OTEL_BSP_MAX_QUEUE_SIZE", "64"),
         ("OTEL_BSP_SCHEDULE_DELAY", "5"),
         ("OTEL_SERVICE_NAME", "own"),
@@ -62,7 +63,7 @@ fn each_variable_is_read() {
     assert_eq!(config.token_file, Some("/token".into()));
     assert!(!format!("{config:?}").contains("Bearer"), "a header is never printed");
     assert_eq!((config.timeout, config.delay), (Duration::from_millis(2500), Duration::from_millis(5)));
-    assert!(!config.has_compression);
+    assert!(!config.has_compression && config.captures_content);
     assert_eq!(Some(config.sampler), Sampler::named("traceidratio", 0.25));
     assert_eq!((config.max_queue, config.max_batch), (64, 64));
     let resource = config.resource_of(&[("service.name", "ours".to_owned())]);
@@ -70,6 +71,16 @@ fn each_variable_is_read() {
     let theirs = [A_COLLECTOR, ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "7"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "9")];
     let theirs = read(&theirs).unwrap();
     assert_eq!(theirs.timeout, Duration::from_millis(7), "the one for traces goes first");
+}
+
+#[test]
+fn content_is_captured_only_when_it_is_asked_for() {
+    let name = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
+    for (value, expected) in [("", false), ("false", false), ("FALSE", false), ("true", true), (" True ", true)] {
+        assert_eq!(read(&[A_COLLECTOR, (name, value)]).unwrap().captures_content, expected, "{value:?}");
+    }
+    assert!(!read(&[A_COLLECTOR]).unwrap().captures_content);
+    assert!(!read(&[(name, "true")]).unwrap().captures_content, "no span holds it without a collector");
 }
 
 #[test]
@@ -93,6 +104,7 @@ fn what_is_refused_is_told_with_what_to_write_instead() {
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096", "is refused: give at most OTEL_BSP_MAX_QUEUE_SIZE"),
         ("OTEL_RESOURCE_ATTRIBUTES", "team", "is refused: give name=value, separated by commas"),
         ("OTEL_SDK_DISABLED", "1", "is refused: give true or false"),
+        ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY", "is refused: give true or false"),
     ] {
         let text = read(&[(name, value), A_COLLECTOR]).unwrap_err().to_string();
         assert!(text.starts_with(name) && text.contains(expected), "{text}");

@@ -16,7 +16,7 @@ use url::Url;
 
 use super::finished;
 use crate::otlp::{self, ExportTraceServiceRequest};
-use crate::{ExportProtocol, SpanCounters, TelemetryConfig, TraceContext, Tracing};
+use crate::{AttributeValue, ExportProtocol, FinishedSpan, SpanCounters, TelemetryConfig, TraceContext, Tracing};
 
 /// Collector that keeps what it receives, and answers by a script, then 200.
 #[derive(Clone, Default)]
@@ -56,7 +56,7 @@ async fn receive(State(collector): State<Collector>, headers: HeaderMap, body: B
     }
     if answer.status().is_success() {
         let is_gzip = headers.get("content-encoding").is_some_and(|coding| coding == "gzip");
-        let body = if is_gzip { otlp::gunzip(&body, 1 << 20).unwrap() } else { body.to_vec() };
+        let body = if is_gzip { otlp::gunzip(&body, 8 << 20).unwrap() } else { body.to_vec() };
         let request = otlp::decode_traces(headers["content-type"].to_str().unwrap(), &body).unwrap();
         collector.received.lock().unwrap().push((headers, request));
     }
@@ -125,6 +125,42 @@ async fn a_batch_is_sent_when_it_is_full_or_old() {
         collector.changed.notified().await;
     }
     assert_eq!(collector.batches(), [vec!["a", "b"], vec!["c"]]);
+}
+
+#[tokio::test]
+async fn a_batch_is_sent_when_its_texts_are_large() {
+    let collector = Collector::default();
+    let url = collector.clone().start().await;
+    let (tracing, _) = start(&TelemetryConfig { delay: Duration::from_secs(60), ..config(&url) });
+    let large = || AttributeValue::from("x".repeat(400 << 10));
+    for name in ["a", "b", "c", "d"] {
+        tracing.record(FinishedSpan { attributes: vec![("gen_ai.input.messages", large())], ..finished(name) });
+    }
+    tracing.shutdown().await;
+    assert_eq!(collector.batches(), [vec!["a", "b", "c"], vec!["d"]]);
+}
+
+#[tokio::test]
+async fn spans_that_wait_are_bounded_by_their_texts_too() {
+    let collector = Collector::default();
+    let url = collector.clone().start().await;
+    let (tracing, counters) = start(&TelemetryConfig { delay: Duration::from_secs(60), ..config(&url) });
+    let large = || AttributeValue::from("x".repeat(6 << 20));
+    let record = |name: &'static str| {
+        let attributes = vec![("gen_ai.input.messages", large())];
+        tracing.record(FinishedSpan { attributes, ..finished(name) });
+    };
+    // The exporter does not run before the first wait.
+    for name in ["a", "b", "dropped"] {
+        record(name);
+    }
+    tracing.record(finished("small"));
+    assert_eq!(counters.of("dropped"), 1);
+    while counters.of("sent") < 2 {
+        tokio::task::yield_now().await;
+    }
+    record("c");
+    assert_eq!(counters.of("dropped"), 1, "there is room again");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Integration tests of flows: files in a folder, with a real server in front of them.
 
+mod captured;
 mod chat;
 mod draining;
 mod judging;
