@@ -78,10 +78,13 @@ async fn a_caller_beyond_the_limit_waits_and_others_do_not(ns: Namespace) -> Res
     let answer = send_request(&ns, &other, "POST", "/chat", HI).await?;
     ensure!(answer.status == 200, "another caller is refused: {answer:?}");
 
+    let seq = ns.get(AGENT, "limited").await?.last_seq();
     ns.edit(AGENT, "limited", json!({"spec": {"limits": limits(1000)}})).await?;
     await_answer(&ns, &one).await?;
+    let edited = ns.until(AGENT, "limited", EFFECTIVE, "runs with the edit", Object::is_running).await?;
     ensure!(ns.pod_uids("limited").await? == pods, "an edit of limits replaces Pods");
-    ensure!(ns.get(AGENT, "limited").await?.is_running(), "an edit of limits leaves Running");
+    let moves = edited.transitions_after(seq);
+    ensure!(moves.is_empty(), "an edit of limits leaves Running: {moves:?}");
     Ok(())
 }
 
