@@ -6,8 +6,8 @@
 //! | `GET /approvals/{task}` | `{conversation_id, user, decided, task, approval}` |
 //! | `POST /approvals/{task}` `{"approvals": [{id, approved, rejection_reason?}]}` | as of `POST /chat`, once the turn has gone on |
 //!
-//! `approval.by` says who decides: the `Caller`, or an approver in its place, or an `Approver` other than the caller. 403 is for others. A
-//! turn that needs headers or the key of its caller does not go on with the decision of an approver: that is kept, answered with 202, and
+//! `approval.by` says who decides: the `Caller`, or an approver in its place, or an `Approver` other than the caller, for which others get
+//! 403. A turn that needs headers or the key of its caller does not go on with the decision of an approver: that is kept, answered with 202, and
 //! the next decision of the caller, which may name no call, goes on with the turn.
 //!
 //! 400 is for a decision that does not name each call that waits once, or without a header that tools send on and the first request had,

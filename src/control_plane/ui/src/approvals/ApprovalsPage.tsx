@@ -6,6 +6,7 @@ import { type ReactElement, useId, useState, useSyncExternalStore } from "react"
 import { ApiError } from "../api/client.ts";
 import type { Summary } from "../api/types.ts";
 import { escapeHidden } from "../chat/hidden.ts";
+import { WaitingCalls } from "../chat/WaitingCalls.tsx";
 import { fleet } from "../fleet/store.ts";
 import { Icon } from "../shell/icons.tsx";
 import { Card, fullTime, ObjectLink, useNow, useTitle } from "../shell/parts.tsx";
@@ -132,14 +133,7 @@ export function TaskView({ task, user, now, send }: TaskViewProps): ReactElement
       <p className="muted small" title={fullTime(expires)}>
         {[task.user ? `Asked by ${escapeHidden(task.user)}` : "", decided ? `decided, and goes on: ${again} if it does not` : timeLeft(expires, now)].filter(Boolean).join(" · ")}
       </p>
-      {calls.map((call) => (
-        <div key={call.id} data-tool={call.name}>
-          <code>{escapeHidden(call.name)}</code>
-          <pre className="code" tabIndex={0}>
-            {escapeHidden(call.args)}
-          </pre>
-        </div>
-      ))}
+      <WaitingCalls calls={calls} />
       <div className="row wrap">
         {isOwn ? (
           decided ? (

@@ -16,10 +16,10 @@ import { Markdown } from "./Markdown.tsx";
 import { Composer } from "./Composer.tsx";
 import { conversationWith, type Turn } from "./conversation.ts";
 import { FlowComposer } from "./FlowComposer.tsx";
-import { escapeHidden } from "./hidden.ts";
 import { protocolOf, speaksPlainHttp, targetQuery } from "./protocol.ts";
 import { type Approval, type Piece, type Reply, textOfReply } from "./stream.ts";
 import { type Target, targetOf } from "./talk.ts";
+import { WaitingCalls } from "./WaitingCalls.tsx";
 
 const TALKERS = new Set(["Agent", "Flow", "FlowSet"]);
 const SHOWN = 100;
@@ -224,14 +224,7 @@ function ApprovalCard({ waiting, busy, decide }: { waiting: Approval; busy: bool
         {calls.length === 1 ? `A call waits for ${whom}` : `${calls.length} calls wait for ${whom}`}
         {expires && <span className="muted small"> until {new Date(expires).toLocaleString()}</span>}
       </p>
-      {calls.map((call) => (
-        <div key={call.id} data-tool={call.name}>
-          <code>{escapeHidden(call.name)}</code>
-          <pre className="code" tabIndex={0}>
-            {escapeHidden(call.args)}
-          </pre>
-        </div>
-      ))}
+      <WaitingCalls calls={calls} />
       {waiting.by === "Approver" ? (
         <div className="row wrap">
           <button type="button" className="button" disabled={busy} onClick={() => decide(null)}>
