@@ -266,7 +266,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Events about it, and warnings about its Pods. */
+        /** Events about it, and warnings about its Deployment, ReplicaSets and Pods. */
         get: operations["listEvents"];
         put?: never;
         post?: never;
@@ -458,7 +458,7 @@ export interface components {
             /** @description Its name. */
             name: string;
         };
-        /** @description Events about an object, and warnings about its Pods. */
+        /** @description Events about an object, and warnings about its Deployment, ReplicaSets and Pods. */
         Events: {
             /** @description All of them, the newest first. */
             items: components["schemas"]["Event"][];
@@ -549,9 +549,9 @@ export interface components {
         };
         /** @description Who asks. */
         Me: {
-            /** @description How callers are told apart: kubernetes or none. */
+            /** @description How callers are identified: kubernetes or none. */
             auth: string;
-            /** @description The caller's name; null where callers are not told apart. */
+            /** @description The caller's name; null where callers are not identified. */
             user: string | null;
         };
         /** @description An object in the graph. */
@@ -896,7 +896,7 @@ export interface components {
                 number
             ][];
         };
-        /** @description What is told live of a step of some object. */
+        /** @description Fields of a step of an object, as the event stream sends them. */
         Transition: {
             /** @description The action or rule that decided. */
             action: string;
