@@ -98,7 +98,8 @@ impl Model for CountedModel {
             record.observe(chunk.as_ref());
             chunk.map(|chunk| (chunk, (answer, record)))
         });
-        counted.boxed()
+        // A chain polls once more after the end of an answer without a piece.
+        counted.fuse().boxed()
     }
 
     async fn title(&self, first: &str, key: Option<CallerKey>, account: UsageAccount) -> String {

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use testing::certificates::{certificate, serve_tls};
 
 use super::{
-    super::{Answerer, Chunk, Fallback, FallbackSources, Model, ModelErrorKind, ModelRef, ModelRequest, open_chain},
+    super::{
+        Answerer, Chunk, Fallback, FallbackSources, Message, Model, ModelErrorKind, ModelRef, ModelRequest, open_chain,
+    },
     Provider, ReplyEnd, ScriptedReply, anthropic, collect, hello, openai,
 };
 use crate::{caller::CallerKey, metrics::RunnerMetrics, tests::log::Log, tools::Toolbox, turn::TurnLoop};
@@ -370,4 +372,13 @@ async fn a_provider_that_goes_silent_is_given_up_after_its_timeout() {
     let mut answer = chain(&server, reference, &[]).unwrap().respond(hello());
     assert!(answer.next().await.unwrap().is_ok());
     assert_eq!(collect(answer).await.unwrap_err().kind, ModelErrorKind::Timeout);
+}
+
+#[tokio::test]
+async fn a_model_that_says_nothing_gives_an_empty_answer() {
+    let server = Provider::new(Vec::new()).await;
+    let model = chain(&server, ModelRef::new("stub", "echo"), &[]).unwrap();
+    let result = Message::ToolResult { id: "call_1".into(), name: "silent".into(), outcome: Ok("".into()) };
+    let request = ModelRequest { messages: vec![result.into()], ..ModelRequest::default() };
+    assert_eq!(collect(model.respond(request)).await.unwrap(), [by("stub/echo", false)]);
 }
