@@ -20,6 +20,10 @@ async fn the_sample_runs_answers_and_ends_with_all_its_programs() {
     assert!(code == 200 && answer.contains("42"), "{code} {answer}");
     let (code, answer, errors) = dev.recif(&["chat", "agent/my-agent", "hello", "--gateway", &dev.gateway]).await;
     assert!(code == 0 && answer.contains("hello"), "{answer} {errors}");
+    let (code, listed, errors) = dev.recif(&["approve", "agent/my-agent", "--gateway", &dev.gateway]).await;
+    let refused = "error: agent/my-agent refused: callers without a name cannot be told apart";
+    let works = "decide with `recif approve agent/NAME TASK`";
+    assert!(code == 5 && errors.contains(refused) && errors.contains(works), "{code} {listed} {errors}");
     let (code, objects, errors) = dev.recif(&["get"]).await;
     assert!(code == 0 && objects.contains("my-agent") && objects.contains("calculator"), "{objects} {errors}");
     let (code, steps, errors) = dev.recif(&["trace", "agent/my-agent", "-o", "json"]).await;

@@ -53,6 +53,11 @@ async fn a_mistake_is_told_with_its_place_and_the_rest_goes_on() {
             "agent/a is refused: spec.replicas in body should be less than or equal to 10",
         ),
         (agent("one") + "  color: red\n", "a.yaml:10:3: ", "agent/a is refused: unknown field \"spec.color\""),
+        (
+            agent("one").replace("replicas: 1", "replicas: x"),
+            "a.yaml:9:13: agent/a is refused: spec.replicas: ",
+            "expected numeric (int or float), got string",
+        ),
         (agent("one").replace("framework: corail", "framework: other"), "a.yaml:7:14: ", "agent/a is refused: "),
     ] {
         save(folder.join("a.yaml"), &wrong).unwrap();

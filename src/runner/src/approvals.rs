@@ -65,6 +65,9 @@ const BUSY_WAIT: &str = "5";
 const UNREAD: Duration = Duration::from_secs(10);
 /// Text of the answer to a decision that is kept.
 const KEPT: &str = "[decided: the turn goes on with the next request of its own caller]";
+/// Error for a caller without a name who lists what waits.
+const NO_NAME: &str = "callers without a name cannot be told apart, so nothing is listed for them: decide with `recif approve agent/NAME TASK`, or \
+                       POST /approvals/TASK, on the task that the answer named";
 /// Error of a turn whose task ended.
 const CUT_OFF: &str = "the turn was cut off";
 /// Error for a client that did not read.
@@ -145,8 +148,7 @@ async fn list(State(app): State<ApprovalRoutes>, headers: HeaderMap) -> Result<J
     let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
     let user = CallerContext::user_of(&headers);
     if user.is_none() {
-        let why = "callers without a name cannot be told apart here: POST the decision to /approvals/ and the task that the answer named";
-        return Err(ErrorResponse(StatusCode::FORBIDDEN, why.into()));
+        return Err(ErrorResponse(StatusCode::FORBIDDEN, NO_NAME.into()));
     }
     let waiting = match CallerContext::is_approver(&headers) {
         true => agent.all_waiting().await?,

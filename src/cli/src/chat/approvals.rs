@@ -71,7 +71,7 @@ struct AskedAgent {
 /// Reason why it is not known what waits at an agent.
 #[derive(Debug)]
 struct UnknownTasks {
-    /// Set if the caller may not talk to the agent.
+    /// Set if the gateway or the agent refused the caller.
     is_forbidden: bool,
     why: String,
 }

@@ -24,6 +24,8 @@ const COMPONENT: &str = "gateway";
 const SERVICE: &str = "recif-gateway";
 /// Alternative that an error names where the gateway is not found.
 const ALTERNATIVE: &str = ", or say its URL with --gateway";
+/// Header of a refusal by the gateway or a sidecar. The sidecar removes it from the workload's responses.
+const REASON: &str = "x-recif-reason";
 /// Environment variable with a token that is used instead of the kubeconfig's.
 const TOKEN: &str = "RECIF_TOKEN";
 
@@ -89,6 +91,8 @@ pub(super) struct GatewayResponse {
     pub(super) is_stream: bool,
     /// Set if a token was sent.
     pub(super) has_token: bool,
+    /// Set if the gateway or the sidecar refused the request, and not the workload.
+    pub(super) is_refusal: bool,
     /// Body; a connection that breaks gives an error, as a sentence.
     pub(super) body: BoxStream<'static, Result<Bytes, String>>,
 }
@@ -177,7 +181,8 @@ impl GatewayClient {
             }
         };
         let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        Ok(GatewayResponse { status: parts.status, is_stream: kind.starts_with(STREAM), has_token: signed, body })
+        let (is_stream, is_refusal) = (kind.starts_with(STREAM), parts.headers.contains_key(REASON));
+        Ok(GatewayResponse { status: parts.status, is_stream, has_token: signed, is_refusal, body })
     }
 }
 

@@ -241,12 +241,13 @@ impl ChatSession {
 
     /// Returns the error for a refusal of the gateway or the target.
     pub(super) async fn refusal_error(&self, answer: GatewayResponse) -> CliError {
-        let (status, signed) = (answer.status.as_u16(), answer.has_token);
+        let (status, signed, is_refusal) = (answer.status.as_u16(), answer.has_token, answer.is_refusal);
         let text = refusal(&read_all(answer.body).await.unwrap_or_default());
         let shown = self.target.display();
         match status {
             401 if !signed => CliError::Forbidden(no_token(&self.namespace, &text)),
-            401 | 403 => CliError::Forbidden(format!("you may not talk to {shown}: {text}")),
+            401 => forbidden(&shown, true, &text),
+            403 => forbidden(&shown, is_refusal, &text),
             404 => CliError::NotFound(format!("{shown} was not found: {text}")),
             400..=499 => CliError::FailedAnswer(format!("{shown} refused: {text}")),
             _ => match self.state().await {
@@ -263,6 +264,14 @@ impl ChatSession {
         let summary = summarize(kind, &object);
         (!summary.ready).then_some(summary.sentence)
     }
+}
+
+/// Returns the error for a caller whom the gateway refused (`is_refusal`), or the target itself, whose sentence says what it takes.
+fn forbidden(shown: &str, is_refusal: bool, text: &str) -> CliError {
+    CliError::Forbidden(match is_refusal {
+        true => format!("you may not talk to {shown}: {text}"),
+        false => format!("{shown} refused: {text}"),
+    })
 }
 
 /// Returns what to do where the gateway refuses a request without a token.
@@ -329,6 +338,16 @@ fn typed_lines() -> mpsc::Receiver<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_refusal_by_the_gateway_says_that_the_caller_may_not_talk_to_the_target() {
+        for (is_refusal, expected) in
+            [(true, "you may not talk to agent/clerk: sign in"), (false, "agent/clerk refused: sign in")]
+        {
+            let error = forbidden("agent/clerk", is_refusal, "sign in");
+            assert_eq!((error.to_string().as_str(), error.code()), (expected, Exit::Forbidden));
+        }
+    }
 
     #[test]
     fn without_a_token_the_commands_of_the_page_on_it_are_named_for_the_namespace() {

@@ -180,7 +180,9 @@ async fn a_call_waits_for_its_caller_and_is_made_once() {
     assert_eq!(list, (200, json!({ "approvals": shown.clone() })));
     let others = answer(runner.client.get(runner.url("/approvals")).header("x-recif-user", "bob")).await;
     assert_eq!(others, (200, json!({"approvals": []})));
-    assert_eq!(answer(runner.client.get(runner.url("/approvals"))).await.0, 403);
+    let (status, unnamed) = answer(runner.client.get(runner.url("/approvals"))).await;
+    let error = unnamed["error"].as_str().unwrap();
+    assert!(status == 403 && error.contains("`recif approve agent/NAME TASK`"), "{status} {error}");
     let path = format!("/approvals/{}", task.as_str().unwrap());
     for (user, expected) in [("ada", (200, &shown[0])), ("bob", (404, &Value::Null))] {
         let found = answer(runner.client.get(runner.url(&path)).header("x-recif-user", user)).await;
