@@ -136,9 +136,10 @@ async fn a_chat_says_why_there_is_no_answer(ns: Namespace) -> Result<()> {
 
 async fn a_chat_says_what_it_waits_for_before_it_waits(ns: Namespace) -> Result<()> {
     ns.apply(&agent("typo", json!({"image": "corial:latest"}))).await?;
-    poll(SOON, "the kubelet misses the image", || async {
+    poll(SOON, "the status names the image", || async {
+        // The warnings about the Pod, which come earlier, do not all name it.
         let (_, message) = ns.env.recif(&["why", "agent/typo", "-n", &ns.name]).await?;
-        Ok(message.contains("ErrImage").then_some(()))
+        Ok(message.contains("corial:latest is not on the node").then_some(()))
     })
     .await?;
     let mut command = ns.env.recif_command();
