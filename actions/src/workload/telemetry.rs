@@ -1,6 +1,6 @@
 //! Adds the variables of OpenTelemetry to the container of a workload: those that its status pins, and those that name it.
 //!
-//! Variables that the spec's `env` sets stay the user's. Where spans hold content, the runner is told which variables come from Secrets,
+//! Variables that the spec's `env` sets stay the user's. Where spans hold content, the runner gets the names of those from Secrets,
 //! so that it masks their values.
 
 use std::collections::BTreeMap;

@@ -160,7 +160,7 @@ fn cut_part(count: usize) -> Value {
     json!({ "type": "cut", "count": count })
 }
 
-/// Returns `<type, n bytes>` for a medium. Of one that the provider fetches no address is told: its query may hold a key.
+/// Returns `<type, n bytes>` for a medium. The address of one that the provider fetches is left out: its query may hold a key.
 fn media(url: &str, content_type: Option<&str>) -> String {
     let data = url.strip_prefix("data:").and_then(|data| data.split_once(','));
     let Some((head, data)) = data else { return format!("<{}, at a URL>", content_type.unwrap_or("media")) };
