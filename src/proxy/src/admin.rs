@@ -1,6 +1,6 @@
 //! Endpoints that the proxy serves itself: probes, metrics, load report, and the hooks of the Pod.
 
-use std::net::IpAddr;
+use std::{io, net::IpAddr};
 
 use http1::RequestHead;
 
@@ -102,28 +102,36 @@ impl AdminRequest {
             }
             Self::Usage(query) => {
                 // On the heap, as the future of each connection would have room for it.
-                let report = Box::pin(usage_report(query, shared)).await;
-                match report {
-                    Some(body) => {
+                match Box::pin(usage_report(query, shared)).await {
+                    Ok(Some(body)) => {
                         SidecarResponse { content_type: "application/json", ..SidecarResponse::text(200, body) }
                     }
-                    None => SidecarResponse::refusal(404, "the workload does not count what its models use", "unknown"),
+                    Ok(None) => {
+                        SidecarResponse::refusal(404, "the workload does not count what its models use", "unknown")
+                    }
+                    Err(_) => SidecarResponse::refusal(503, "the workload does not respond", "upstream"),
                 }
             }
         }
     }
 }
 
-/// Returns the report of what the workload's models used: what its responses have reported, or its own.
-async fn usage_report(query: &str, shared: &ProxyContext) -> Option<String> {
+/// Returns the report of what the workload's models used: what its responses have reported, or its own. `None`: it does not count.
+///
+/// # Errors
+/// The workload does not respond.
+async fn usage_report(query: &str, shared: &ProxyContext) -> io::Result<Option<String>> {
     if let Some(counted) = shared.usage.report(query) {
-        return serde_json::to_string(&counted).ok();
+        return Ok(serde_json::to_string(&counted).ok());
     }
-    let report = if shared.config.has_runner { shared.upstream.usage(query).await } else { None };
+    if !shared.config.has_runner {
+        return Ok(None);
+    }
+    let report = shared.upstream.usage(query).await?;
     if report.is_some() {
         shared.usage.leave_to_workload();
     }
-    report
+    Ok(report)
 }
 
 /// Returns the query of a request target as far as it consists of names and numbers.

@@ -197,29 +197,37 @@ impl Upstream {
         (is_ours && body.ends_with(OPENMETRICS_EOF)).then(|| body.to_owned())
     }
 
-    /// Returns the workload's report of the models that it used, if it is a Récif runner; `query` says what is known of it.
-    pub(super) async fn usage(&self, query: &str) -> Option<String> {
+    /// Returns the workload's report of the models that it used; `query` says what is known of it. `None`: the workload is no Récif runner.
+    ///
+    /// # Errors
+    /// The workload does not respond, as one that is starting.
+    pub(super) async fn usage(&self, query: &str) -> io::Result<Option<String>> {
         let read = async {
             let mut io = TcpStream::connect(self.address).await?;
             let request = format!("GET {USAGE_PATH}?{query} HTTP/1.0\r\nHost: localhost\r\n\r\n");
             io.write_all(request.as_bytes()).await?;
-            let mut answer = Vec::new();
-            io.take(MAX_USAGE).read_to_end(&mut answer).await?;
-            Ok::<_, io::Error>(answer)
+            let mut response = Vec::new();
+            io.take(MAX_USAGE).read_to_end(&mut response).await?;
+            Ok::<_, io::Error>(response)
         };
-        let answer = String::from_utf8(timeout(PROBE_TIMEOUT, read).await.ok()?.ok()?).ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        let head = head.to_ascii_lowercase();
-        let is_ours = head.split(' ').nth(1) == Some("200") && head.contains("\ncontent-type: application/json");
-        // A report that was cut off is no JSON.
-        let report = serde_json::from_str::<HashMap<&str, IgnoredAny>>(body).ok().filter(|_| is_ours)?;
-        USAGE_FIELDS.iter().all(|field| report.contains_key(field)).then(|| body.to_owned())
+        Ok(usage_report(timeout(PROBE_TIMEOUT, read).await??))
     }
 
     /// Reports whether the workload accepts connections.
     pub(super) async fn accepts(&self) -> bool {
         matches!(timeout(PROBE_TIMEOUT, TcpStream::connect(self.address)).await, Ok(Ok(_)))
     }
+}
+
+/// Returns the body of a response if it is the report of a Récif runner.
+fn usage_report(response: Vec<u8>) -> Option<String> {
+    let response = String::from_utf8(response).ok()?;
+    let (head, body) = response.split_once("\r\n\r\n")?;
+    let head = head.to_ascii_lowercase();
+    let is_ours = head.split(' ').nth(1) == Some("200") && head.contains("\ncontent-type: application/json");
+    // A report that was cut off is no JSON.
+    let report = serde_json::from_str::<HashMap<&str, IgnoredAny>>(body).ok().filter(|_| is_ours)?;
+    USAGE_FIELDS.iter().all(|field| report.contains_key(field)).then(|| body.to_owned())
 }
 
 /// Sends a GET of this path, and returns the response head as far as it arrives.

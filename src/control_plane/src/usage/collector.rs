@@ -83,7 +83,7 @@ enum PodAnswer {
     Report(UsageReport),
     /// It does not count.
     Nothing,
-    /// It did not answer in time.
+    /// It did not answer in time, or its workload did not.
     Silent,
 }
 
@@ -236,6 +236,8 @@ async fn ask(pod: &Arc<PodRecord>, path: &str) -> PodAnswer {
     let Ok(Ok(answer)) = answer else { return PodAnswer::Silent };
     match answer.status {
         200 => serde_json::from_slice(&answer.body).map_or(PodAnswer::Nothing, PodAnswer::Report),
-        _ => PodAnswer::Nothing,
+        404 => PodAnswer::Nothing,
+        // A runtime that is starting or has much to do: it is asked again in the next round.
+        _ => PodAnswer::Silent,
     }
 }

@@ -24,10 +24,11 @@ use tower::ServiceExt as _;
 use super::{StoredCallers, UsageCollector};
 use crate::{api, app::SharedAppState, fleet::testing::TestFleet, related, testing::app_with_history};
 
-/// Sidecar that answers with this report, and remembers the queries.
+/// Sidecar that answers with this report, or else with this status, and remembers the queries.
 #[derive(Clone, Default)]
 struct Sidecar {
     report: Arc<Mutex<String>>,
+    status: Arc<Mutex<StatusCode>>,
     queries: Arc<Mutex<Vec<String>>>,
 }
 
@@ -61,6 +62,10 @@ async fn answer(State(sidecar): State<Sidecar>, headers: HeaderMap, uri: Uri) ->
         return Err(StatusCode::NOT_FOUND);
     }
     sidecar.queries.lock().unwrap().push(uri.query().unwrap_or_default().to_owned());
+    let status = *sidecar.status.lock().unwrap();
+    if status != StatusCode::OK {
+        return Err(status);
+    }
     Ok(sidecar.report.lock().unwrap().clone())
 }
 
@@ -164,6 +169,30 @@ async fn what_cannot_be_is_not_stored_and_harms_no_other_report() {
     assert_eq!((items.len(), &items[0]["name"], &items[0]["unpriced"]), (1, &json!("a"), &json!(1000)));
     round(&mut collector).await;
     assert_eq!(garbage.queries.lock().unwrap().len(), 1, "it is left alone for a while");
+}
+
+#[tokio::test]
+async fn a_pod_whose_runtime_is_starting_is_asked_again_in_the_next_round() {
+    let stage = TestFleet::new();
+    let (app, _database) = app_with_history(&stage.fleet).await;
+    let (starting, foreign) = (Sidecar::default(), Sidecar::default());
+    starting.serve(&app, "pod-1", "a").await;
+    foreign.serve(&app, "pod-2", "b").await;
+    *starting.status.lock().unwrap() = StatusCode::SERVICE_UNAVAILABLE;
+    *foreign.status.lock().unwrap() = StatusCode::NOT_FOUND;
+    let mut collector = UsageCollector::new(app.clone(), Duration::from_secs(3600), StoredCallers::Names);
+    round(&mut collector).await;
+    for (sidecar, agent) in [(&starting, "a"), (&foreign, "b")] {
+        *sidecar.status.lock().unwrap() = StatusCode::OK;
+        sidecar.say(&report(agent, 1, &[cell(0, 1)]));
+    }
+    round(&mut collector).await;
+    let items = usage(&app, "group=agents").await;
+    assert_eq!(
+        (items.len(), &items[0]["name"]),
+        (1, &json!("a")),
+        "an image that does not count is left alone: {items:?}"
+    );
 }
 
 #[tokio::test]

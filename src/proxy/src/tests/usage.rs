@@ -75,3 +75,19 @@ async fn an_image_that_answers_any_path_with_json_is_counted_all_the_same() {
     let report = proxy.answer(question().as_bytes()).await;
     assert!(report.starts_with("HTTP/1.1 200 ") && report.contains("\"input\":7"), "{report}");
 }
+
+#[tokio::test]
+async fn a_workload_that_does_not_respond_is_not_taken_for_one_that_does_not_count() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let starting = TestProxy::before(address, &[("RECIF_KIND", "Agent")]).await;
+    let answer = starting.answer(question().as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+
+    let mut busy = TestProxy::start(&[("RECIF_KIND", "Agent")]).await;
+    let (mut client, _workload, _) = busy.request(question().as_bytes()).await;
+    let mut answer = String::new();
+    timeout(SOON, client.read_to_string(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+}
