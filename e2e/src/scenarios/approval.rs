@@ -114,6 +114,7 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
     for (flags, expected) in [(&["--yes"][..], "42"), (&["--reject", "--reason", "too hard", "--yes"], "too hard")] {
         let (code, said) = ns.env.recif(&["chat", "agent/careful", message, "-n", &ns.name]).await?;
         ensure!(code == 0 && said.contains("waiting until you approve `calculator`"), "exit code {code}: {said}");
+        ensure!(said.contains(r#"waiting for approval: calculator {"expression":"6*7"}"#), "{said}");
         ensure!(said.contains("decide with: recif approve agent/careful "), "{said}");
         let waits = |it: &Object| {
             let pending = it.condition("ApprovalsPending");

@@ -4,7 +4,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use crds::{approval::APPROVER, hidden_text::escape_hidden};
+use crds::approval::APPROVER;
 use http::Method;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::{
     chat_target::ChatTarget,
     gateway::JSON,
     open,
-    reply::{refusal, typable},
+    reply::{refusal, typable, visible},
     session::{ChatSession, TurnEnd, read_all},
 };
 use crate::{
@@ -175,11 +175,6 @@ fn deciders(waiting: &ListedTask) -> String {
         (false, Some(user)) => format!(", for {user} or an approver"),
         (false, None) => String::new(),
     }
-}
-
-/// Returns a text on one line in which nothing is hidden: what a person approves must be what is sent.
-pub(super) fn visible(text: &str) -> String {
-    escape_hidden(text).replace('\n', "\\u{a}").replace('\t', "\\u{9}")
 }
 
 /// Returns the decision on each call: all are approved or all rejected, or those of `ids` are approved and the others rejected.
