@@ -79,10 +79,28 @@ pub fn is_silent(pod: &Pod) -> bool {
     !has_ended && !has_condition(pod, READY_TO_START) && !is_pod_ready(pod) && pod_problems(pod).is_empty()
 }
 
+/// Reasons of the warnings of a kubelet that did not make a container.
+const FAILED: [&str; 2] = ["Failed", "BackOff"];
+
 /// Describes the newest warning about a silent Pod, as [`pod_problems`] describes its status; `None` for one of the scheduler, which has
-/// found a node since.
-pub fn pod_warning(pod: &str, reason: &str, message: &str) -> Option<String> {
+/// found a node since. Warnings are reasons and messages, the newest first. One that only repeats a reason yields to the newest one that
+/// says more on containers that were not made.
+pub fn pod_warning(pod: &str, warnings: &[(&str, &str)]) -> Option<String> {
+    let newest = *warnings.first()?;
+    let telling = repeated_reason(newest).and_then(|repeated| {
+        let says_more = |(reason, message): (&str, &str)| {
+            (reason == repeated || FAILED.contains(&reason)) && repeated_reason((reason, message)).is_none()
+        };
+        warnings.iter().copied().find(|warning| says_more(*warning))
+    });
+    let (reason, message) = telling.unwrap_or(newest);
     (reason != "FailedScheduling").then(|| format!("Pod {pod}: {}", reason_and_message(reason, Some(message))))
+}
+
+/// Returns the reason that a warning only repeats, as `Failed` does with the message `Error: ErrImageNeverPull`.
+fn repeated_reason<'a>((reason, message): (&str, &'a str)) -> Option<&'a str> {
+    let repeated = message.trim().strip_prefix("Error: ").filter(|_| FAILED.contains(&reason))?;
+    (!repeated.is_empty() && repeated.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(repeated)
 }
 
 /// Returns the node of a Pod that is not ready because its node was lost. Kubernetes then sets the status of `Ready` alone;

@@ -83,9 +83,29 @@ fn a_pod_is_silent_while_it_is_not_ready_and_its_status_does_not_say_why() {
     let mut ending = pod(creating);
     ending.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert!(!is_silent(&ending));
-    let warning = pod_warning("a-1", "FailedMount", "secret \"keys\" not found\n");
-    assert_eq!(warning.as_deref(), Some("Pod a-1: FailedMount: secret \"keys\" not found"));
-    assert_eq!(pod_warning("a-1", "FailedScheduling", "0/1 nodes are available"), None, "it has a node now");
+}
+
+#[test]
+fn a_warning_that_only_repeats_a_reason_yields_to_one_that_says_more() {
+    let mount = ("FailedMount", "secret \"keys\" not found\n");
+    let scheduling = ("FailedScheduling", "0/1 nodes are available");
+    let never = ("ErrImageNeverPull", "Container image \"x\" is not present with pull policy of Never");
+    let pull = ("Failed", "Failed to pull image \"x\": not found");
+    let (bare_never, bare_pull) = (("Failed", "Error: ErrImageNeverPull"), ("Failed", "Error: ErrImagePull"));
+    let (back_off, config) = (("BackOff", "Error: ImagePullBackOff"), ("Failed", "Error: secret \"keys\" not found"));
+    for (newest_first, expected) in [
+        (&[mount, pull][..], Some(mount)),
+        (&[scheduling, mount], None),
+        (&[bare_never, never], Some(never)),
+        (&[bare_never, mount, never], Some(never)),
+        (&[back_off, bare_pull, pull], Some(pull)),
+        (&[bare_never, mount, scheduling], Some(bare_never)),
+        (&[config, never], Some(config)),
+        (&[], None),
+    ] {
+        let expected = expected.map(|(reason, message)| format!("Pod a-1: {reason}: {}", message.trim()));
+        assert_eq!(pod_warning("a-1", newest_first), expected, "{newest_first:?}");
+    }
 }
 
 #[test]

@@ -89,7 +89,7 @@ async fn a_call_waits_until_its_caller_approves_it(ns: Namespace) -> Result<()> 
     let said = json!({"text": r#"/tool calculator {"expression": "6*8"}"#});
     let said = json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [said]}});
     let asked = ns.send("careful", AGENT_PORT, "POST", "/", &rpc("SendMessage", said)).await?;
-    let command = format!("recif approve agent/careful -n {}", ns.name);
+    let command = format!("recif approve agent/careful TASK -n {}, where TASK is in the metadata", ns.name);
     ensure!(asked.text.contains("TASK_STATE_INPUT_REQUIRED") && asked.text.contains(&command), "{asked:?}");
     let asked: Value = serde_json::from_str(&asked.text).context("read the task")?;
     let asked = &asked["result"]["task"];
@@ -114,6 +114,7 @@ async fn what_waits_is_approved_and_rejected_by_the_command(ns: Namespace) -> Re
     for (flags, expected) in [(&["--yes"][..], "42"), (&["--reject", "--reason", "too hard", "--yes"], "too hard")] {
         let (code, said) = ns.env.recif(&["chat", "agent/careful", message, "-n", &ns.name]).await?;
         ensure!(code == 0 && said.contains("waiting until you approve `calculator`"), "exit code {code}: {said}");
+        ensure!(said.contains(r#"waiting for approval: calculator {"expression":"6*7"}"#), "{said}");
         ensure!(said.contains("decide with: recif approve agent/careful "), "{said}");
         let waits = |it: &Object| {
             let pending = it.condition("ApprovalsPending");

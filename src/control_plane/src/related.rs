@@ -172,13 +172,16 @@ impl RelatedObjects {
         self.by_address.get(&address)
     }
 
-    /// Returns the problems of a Pod, one line each. Of a Pod whose status does not say why it is not ready, it is the newest warning.
+    /// Returns the problems of a Pod, one line each. Of a Pod whose status does not say why it is not ready, it is the newest warning
+    /// that says more than a reason.
     pub(super) fn problems_of(&self, pod: &PodRecord) -> Vec<String> {
         if !pod.silent {
             return pod.problems.to_vec();
         }
-        let newest = self.events_of(&pod.uid).into_iter().max_by(|one, other| one.times.1.cmp(&other.times.1));
-        newest.iter().filter_map(|warning| pod_warning(&pod.name, &warning.reason, &warning.message)).collect()
+        let mut warnings = self.events_of(&pod.uid);
+        warnings.sort_by(|one, other| one.times.1.cmp(&other.times.1).reverse());
+        let warnings: Vec<_> = warnings.iter().map(|warning| (&*warning.reason, &*warning.message)).collect();
+        pod_warning(&pod.name, &warnings).into_iter().collect()
     }
 
     /// Returns the warnings about the ReplicaSets of a Deployment.

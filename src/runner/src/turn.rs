@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::StreamExt;
-use telemetry::semconv::RECIF_TOOL_TURNS;
+use telemetry::semconv::{EVENT_PARKED, GEN_AI_TOOL_NAME, RECIF_TOOL_TURNS};
 use tokio::sync::mpsc::Sender;
 
 use super::conversations::history::ConversationId;
@@ -63,7 +63,7 @@ impl TurnOutcome {
 }
 
 impl ActiveSpan {
-    /// Ends the span of a turn with its outcome, or the kind of its failure.
+    /// Ends the span of a turn with its outcome, with an event for each call that waits for a person, or the kind of its failure.
     pub(crate) fn end_turn(self, outcome: Result<&TurnOutcome, Cow<'static, str>>) {
         match outcome {
             Ok(outcome) => {
@@ -76,6 +76,9 @@ impl ActiveSpan {
                     (false, false) => "tool_call",
                     (false, true) => "stop",
                 };
+                for call in &outcome.waiting {
+                    self.scope().event(EVENT_PARKED, vec![(GEN_AI_TOOL_NAME, call.name.clone().into())]);
+                }
                 self.scope().capture_answer(&outcome.text, &outcome.waiting, reason);
                 self.succeed();
             }

@@ -152,5 +152,5 @@ pub const EVENT_FIRST_BYTE: &str = "first_byte";
 pub const EVENT_RETRY: &str = "recif.retry";
 /// Event: another model is asked.
 pub const EVENT_FALLBACK: &str = "recif.fallback";
-/// Event: the turn waits for a person.
+/// Event: the turn waits until a person approves a call of a tool.
 pub const EVENT_PARKED: &str = "recif.parked";

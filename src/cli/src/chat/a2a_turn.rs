@@ -7,8 +7,8 @@
 use std::{io, pin::pin, time::Duration};
 
 use ::a2a::{
-    A2aInterface, A2aTurn, CARD_PATH, CardError, HITL_EXTENSION, OutgoingMessage, RequestedCall, TaskState,
-    VERSION_HEADER, cancel_task, get_task, send_message, stream_message,
+    A2aInterface, A2aTurn, CARD_PATH, CardError, HITL_EXTENSION, OutgoingMessage, TaskState, VERSION_HEADER,
+    cancel_task, get_task, send_message, stream_message,
 };
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Method, StatusCode};
@@ -17,7 +17,6 @@ use sse_stream::SseStream;
 use tokio::time::{sleep, timeout};
 
 use super::{
-    approve::visible,
     gateway::{GatewayResponse, JSON, STREAM},
     reply::typable,
     session::{ChatSession, cut_off, read_all, with_progress},
@@ -119,9 +118,7 @@ impl ChatSession {
             self.conversation = typable(context);
         }
         self.screen.text(&text)?;
-        for call in turn.requested_calls() {
-            self.screen.note(&line(call))?;
-        }
+        self.note_calls(turn.requested_calls())?;
         turn.decision_task().and_then(typable).map_or(Ok(()), |task| self.note_waiting(&task))
     }
 
@@ -151,26 +148,10 @@ impl ChatSession {
     }
 }
 
-/// Describes a call that a person is asked to approve.
-fn line(RequestedCall { name, args }: &RequestedCall) -> String {
-    format!("waiting for approval: {} {}", visible(name), visible(args))
-}
-
 /// Returns an id for a message, of 128 random bits.
 fn message_id() -> Result<String, CliError> {
     let mut random = [0; 16];
     let filled = getrandom::fill(&mut random);
     filled.map_err(|error| CliError::FailedAnswer(format!("there are no random numbers: {error}")))?;
     Ok(hex::encode(random))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_of_a_call_that_waits_is_hidden() {
-        let call = RequestedCall { name: "pa\u{200b}y".into(), args: "{\"to\":\"\u{202e}bob\"}".into() };
-        assert_eq!(line(&call), r#"waiting for approval: pa\u{200b}y {"to":"\u{202e}bob"}"#);
-    }
 }

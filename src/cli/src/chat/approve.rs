@@ -4,8 +4,9 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use crds::{approval::APPROVER, hidden_text::escape_hidden};
+use crds::approval::APPROVER;
 use http::Method;
+use jiff::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use super::{
     chat_target::ChatTarget,
     gateway::JSON,
     open,
-    reply::{refusal, typable},
+    reply::{refusal, typable, visible},
     session::{ChatSession, TurnEnd, read_all},
 };
 use crate::{
@@ -161,9 +162,17 @@ pub(super) fn text(waiting: &ListedTask) -> String {
     let calls: String = calls.map(line).collect();
     let until = match waiting.decided {
         true => "decided: the same decision again goes on with it".to_owned(),
-        false => format!("until {}{}", visible(&waiting.approval.expires), deciders(waiting)),
+        false => format!("until {}{}", seconds(&waiting.approval.expires), deciders(waiting)),
     };
     format!("{}  {until}\n{calls}", waiting.task)
+}
+
+/// Returns a time in full seconds, without the nanoseconds of the agent; a text that is no time as it is.
+fn seconds(time: &str) -> String {
+    match time.parse::<Timestamp>() {
+        Ok(time) => time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        Err(_) => visible(time),
+    }
 }
 
 /// Returns who decides on a task, as the end of a line.
@@ -175,11 +184,6 @@ fn deciders(waiting: &ListedTask) -> String {
         (false, Some(user)) => format!(", for {user} or an approver"),
         (false, None) => String::new(),
     }
-}
-
-/// Returns a text on one line in which nothing is hidden: what a person approves must be what is sent.
-pub(super) fn visible(text: &str) -> String {
-    escape_hidden(text).replace('\n', "\\u{a}").replace('\t', "\\u{9}")
 }
 
 /// Returns the decision on each call: all are approved or all rejected, or those of `ids` are approved and the others rejected.
@@ -229,6 +233,20 @@ mod tests {
         assert_eq!(text(&waiting()), expected);
         let decided = text(&ListedTask { decided: true, ..waiting() });
         assert!(decided.starts_with("t  decided: the same decision again goes on with it\n  1  pay"), "{decided}");
+    }
+
+    #[test]
+    fn a_time_is_shown_in_seconds() {
+        for (expires, expected) in [
+            ("2026-11-27T21:00:00.123456789Z", "2026-11-27T21:00:00Z"),
+            ("2026-11-27T22:00:00.5+01:00", "2026-11-27T21:00:00Z"),
+            ("soon", "soon"),
+        ] {
+            let mut task = waiting();
+            task.approval.expires = expires.to_owned();
+            let expected = format!("t  until {expected}");
+            assert_eq!(text(&task).lines().next(), Some(expected.as_str()), "{expires}");
+        }
     }
 
     #[test]

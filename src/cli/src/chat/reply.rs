@@ -1,8 +1,10 @@
 //! Parses the events of a turn: text, calls of tools, and the end of the turn.
 //!
-//! Events without a name hold `{"token"}`; `tool_call` and `tool_result` enclose each call of a tool; `approval` names the task of calls
-//! that wait for the user; the last one is `done` or `error`, and a stream that ends without one of them was cut off.
+//! Events without a name hold `{"token"}`; `tool_call` and `tool_result` enclose each call of a tool; `approval` names the calls that
+//! wait for the user, and their task; the last one is `done` or `error`, and a stream that ends without one of them was cut off.
 
+use ::a2a::RequestedCall;
+use crds::hidden_text::escape_hidden;
 use serde_json::Value;
 use sse_stream::Sse;
 
@@ -18,7 +20,7 @@ pub(super) enum ReplyChunk {
     /// The end of the turn; an agent names the conversation, and a turn that others than the first model answered those.
     Done { conversation: Option<String>, answered_by: Option<String> },
     /// Calls of this task wait for the user.
-    Waiting(String),
+    Waiting { task: String, calls: Vec<RequestedCall> },
     /// The turn failed.
     Failed(String),
     /// An event that is not for people, or of a newer runtime.
@@ -46,10 +48,28 @@ pub(super) fn read(event: &Sse) -> ReplyChunk {
             conversation: data["conversation_id"].as_str().and_then(typable),
             answered_by: answered_by(&data),
         },
-        Some("approval") => typable(&text("task")).map_or(ReplyChunk::Other, ReplyChunk::Waiting),
+        Some("approval") => typable(&text("task"))
+            .map_or(ReplyChunk::Other, |task| ReplyChunk::Waiting { task, calls: waiting_calls(&data) }),
         Some("error") => ReplyChunk::Failed(text("error")),
         Some(_) => ReplyChunk::Other,
     }
+}
+
+/// Returns the calls that wait.
+fn waiting_calls(answer: &Value) -> Vec<RequestedCall> {
+    let call =
+        |call: &Value| Some(RequestedCall { name: call["name"].as_str()?.to_owned(), args: call["args"].to_string() });
+    answer["approval"]["tools"].as_array().into_iter().flatten().filter_map(call).collect()
+}
+
+/// Describes a call that a person is asked to approve.
+pub(super) fn waiting_line(RequestedCall { name, args }: &RequestedCall) -> String {
+    format!("waiting for approval: {} {}", visible(name), visible(args))
+}
+
+/// Returns a text on one line in which nothing is hidden: what a person approves must be what is sent.
+pub(super) fn visible(text: &str) -> String {
+    escape_hidden(text).replace('\n', "\\u{a}").replace('\t', "\\u{9}")
 }
 
 /// Returns the models that answered, each once, if one of them was not the first model.
@@ -111,7 +131,19 @@ mod tests {
             ),
             (Some("done"), r#"{"conversation_id": "c", "title": "t"}"#, done(Some("c"))),
             (Some("done"), "{}", done(None)),
-            (Some("approval"), r#"{"task": "0a1b", "approval": {}}"#, ReplyChunk::Waiting("0a1b".into())),
+            (
+                Some("approval"),
+                r#"{"task": "0a1b", "approval": {"tools": [{"id": "1", "name": "pay", "args": {"euros": 5}}, {}]}}"#,
+                ReplyChunk::Waiting {
+                    task: "0a1b".into(),
+                    calls: vec![RequestedCall { name: "pay".into(), args: r#"{"euros":5}"#.into() }],
+                },
+            ),
+            (
+                Some("approval"),
+                r#"{"task": "0a1b", "approval": {}}"#,
+                ReplyChunk::Waiting { task: "0a1b".into(), calls: Vec::new() },
+            ),
             (Some("approval"), r#"{"task": "$(reboot)"}"#, ReplyChunk::Other),
             (Some("error"), r#"{"error": "no model"}"#, ReplyChunk::Failed("no model".into())),
             (Some("usage"), "{}", ReplyChunk::Other),
@@ -136,6 +168,12 @@ mod tests {
                 "{bad}"
             );
         }
+    }
+
+    #[test]
+    fn nothing_of_a_call_that_waits_is_hidden() {
+        let call = RequestedCall { name: "pa\u{200b}y".into(), args: "{\"to\":\"\u{202e}bob\"}".into() };
+        assert_eq!(waiting_line(&call), r#"waiting for approval: pa\u{200b}y {"to":"\u{202e}bob"}"#);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use ::a2a::A2aInterface;
+use ::a2a::{A2aInterface, RequestedCall};
 use bytes::Bytes;
 use crds::agent::{A2A, HTTP};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
@@ -15,7 +15,7 @@ use tokio::{signal::ctrl_c, sync::mpsc, time::interval};
 use super::{
     chat_target::ChatTarget,
     gateway::{GatewayClient, GatewayResponse},
-    reply::{ReplyChunk, full_text, read, refusal},
+    reply::{ReplyChunk, full_text, read, refusal, waiting_line},
     screen::ChatScreen,
 };
 use crate::{
@@ -219,7 +219,10 @@ impl ChatSession {
                 ReplyChunk::Text(text) => self.screen.text(&text)?,
                 ReplyChunk::Call { name, arguments } => self.screen.call(&name, &arguments)?,
                 ReplyChunk::Outcome { ok, took_ms } => self.screen.outcome(ok, took_ms)?,
-                ReplyChunk::Waiting(task) => self.note_waiting(&task)?,
+                ReplyChunk::Waiting { task, calls } => {
+                    self.note_calls(&calls)?;
+                    self.note_waiting(&task)?;
+                }
                 ReplyChunk::Done { conversation, answered_by } => {
                     self.conversation = conversation.or(self.conversation.take());
                     return answered_by.map_or(Ok(()), |models| self.screen.note(&format!("answered by {models}")));
@@ -231,6 +234,11 @@ impl ChatSession {
             }
             progress = ProgressLine::begin();
         }
+    }
+
+    /// Prints calls that a person is asked to approve.
+    pub(super) fn note_calls(&mut self, calls: &[RequestedCall]) -> Result<(), CliError> {
+        calls.iter().try_for_each(|call| self.screen.note(&waiting_line(call)))
     }
 
     /// Prints the command that decides on the calls of a task.

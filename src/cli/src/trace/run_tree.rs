@@ -173,10 +173,8 @@ impl RunTree {
         }
         let _ = writeln!(text, "{line}");
         for event in &facts.events {
-            let why = event.attributes.get("error.type").and_then(Value::as_str).map(one_line);
-            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
             let at = format!("+{}", time(entry.after_us.saturating_add(event.after_us)));
-            let _ = writeln!(text, "{at:>10} {:>10}  {}· {}{why}", "", node.indent, one_line(&event.name));
+            let _ = writeln!(text, "{at:>10} {:>10}  {}· {}", "", node.indent, event.describe());
         }
     }
 }
@@ -190,6 +188,18 @@ impl TreeNode {
         let (branch, beside) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         let (prefix, indent) = (format!("{}{branch}", self.indent), format!("{}{beside}", self.indent));
         Self { span, parent, prefix, indent, depth }
+    }
+}
+
+impl SpanMoment {
+    /// Returns its name and why it came, or the tool whose call waits for a person.
+    fn describe(&self) -> String {
+        let text = |name: &str| self.attributes.get(name).and_then(Value::as_str).map(one_line);
+        match (self.name.as_str(), text("gen_ai.tool.name"), text("error.type")) {
+            ("recif.parked", Some(tool), _) => format!("waits for approval of {tool}"),
+            (name, _, Some(why)) => format!("{}: {why}", one_line(name)),
+            (name, _, None) => one_line(name),
+        }
     }
 }
 
@@ -345,6 +355,16 @@ Run 0af7
         refused["span"]["error"] = json!("queue-timeout");
         let refused = text(json!([refused]));
         assert!(refused.contains("  queued 30.0 s  HTTP 503  error: queue-timeout\n"), "{refused}");
+    }
+
+    #[test]
+    fn a_turn_that_waits_says_for_the_approval_of_which_tool() {
+        let mut turn = span("1", None, 0, "invoke_agent shop", json!({}));
+        let parked =
+            json!({ "name": "recif.parked", "afterUs": 200_000, "attributes": { "gen_ai.tool.name": "delete_file" } });
+        turn["span"]["events"] = json!([parked]);
+        let shown = text(json!([turn]));
+        assert!(shown.ends_with("\n   +200 ms             · waits for approval of delete_file\n"), "{shown}");
     }
 
     #[test]

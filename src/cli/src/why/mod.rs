@@ -307,14 +307,19 @@ mod tests {
             json!({ "metadata": { "name": format!("w{second}") }, "involvedObject": {}, "type": "Warning", "reason": reason,
                 "message": message, "lastTimestamp": format!("2026-01-01T00:00:0{second}Z") })
         };
-        let warnings = [
-            warning("FailedMount", "secret \"keys\" not found", 9),
-            warning("FailedCreatePodSandBox", "no address", 1),
-        ];
-        let events = json!({ "apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": warnings });
-        let live = live(&[("/api/v1/namespaces/a/pods", pods), ("/api/v1/namespaces/a/events", events)]);
-        let spec = json!({ "name": "one", "framework": "corail" });
-        assert_eq!(collected(&live, "Agent", spec).await, ["Pod one-1: FailedMount: secret \"keys\" not found"]);
+        let mount = warning("FailedMount", "secret \"keys\" not found", 7);
+        let sandbox = warning("FailedCreatePodSandBox", "no address", 1);
+        let never = warning("ErrImageNeverPull", "Container image \"x\" is not present", 8);
+        let bare = warning("Failed", "Error: ErrImageNeverPull", 9);
+        for (warnings, expected) in [
+            (json!([mount, sandbox]), "FailedMount: secret \"keys\" not found"),
+            (json!([mount, bare, never]), "ErrImageNeverPull: Container image \"x\" is not present"),
+        ] {
+            let events = json!({ "apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": warnings });
+            let answers = [("/api/v1/namespaces/a/pods", pods.clone()), ("/api/v1/namespaces/a/events", events)];
+            let spec = json!({ "name": "one", "framework": "corail" });
+            assert_eq!(collected(&live(&answers), "Agent", spec).await, [format!("Pod one-1: {expected}")]);
+        }
     }
 
     #[tokio::test]

@@ -1,23 +1,27 @@
 //! Warnings about Pods, for those whose status does not say why they are not ready: what keeps a kubelet from making containers, such as a
 //! volume that cannot be mounted, it reports as an Event alone.
 
+use std::cmp::Reverse;
+
 use crds::diagnosis::{is_silent, pod_warning};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
 
 use crate::{cluster::UserClient, output::hint};
 
-/// Returns the newest warning about a Pod whose status does not say why it is not ready.
+/// Returns the newest warning that says more than a reason about a Pod whose status does not say why it is not ready.
 pub(super) async fn newest_warning(live: &UserClient, pod: &Pod) -> Option<String> {
     let (name, uid) = (pod.metadata.name.as_deref()?, pod.metadata.uid.as_deref()?);
     if !is_silent(pod) {
         return None;
     }
     match live.warnings_about(&live.namespace, uid).await {
-        Ok(warnings) => {
-            let newest = warnings.iter().max_by_key(|warning| last_seen(warning))?;
-            let message = newest.message.as_deref().unwrap_or_default();
-            pod_warning(name, newest.reason.as_deref().unwrap_or_default(), message)
+        Ok(mut warnings) => {
+            warnings.sort_by_key(|warning| Reverse(last_seen(warning)));
+            let texts = warnings.iter().map(|warning| {
+                (warning.reason.as_deref().unwrap_or_default(), warning.message.as_deref().unwrap_or_default())
+            });
+            pod_warning(name, &texts.collect::<Vec<_>>())
         }
         Err(error) => {
             hint(&format!("note: {error}"));

@@ -125,7 +125,7 @@ impl A2a {
         let needs_caller = claimed.turn.needs_caller;
         let answer = async move |tokens| {
             let error = match agent.resume(claimed, caller, &service.requests, Some(&tokens)).await {
-                Ok(reply) => return Ok(reply.parked.map(|parked| service.wait(&parked))),
+                Ok(reply) => return Ok(reply.parked.map(|parked| service.wait(&parked, &waited.user))),
                 Err(error) => error.to_string(),
             };
             let is_followed = !needs_caller && service.follow_waited(&waited, &copy).await;

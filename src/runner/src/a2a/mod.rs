@@ -269,9 +269,10 @@ impl A2a {
         let full = || RpcError::Unavailable("too many tasks are running; try again later".into());
         let task = self.tasks.insert(task).ok_or_else(full)?;
         let (running, tasks, service) = (task.clone(), self.tasks.clone(), self.clone());
+        let user = task.user.clone();
         self.requests.spawn(async move {
             let answer = async move |tokens| match agent.respond(turn, Some(&tokens)).await {
-                Ok(reply) => Ok(reply.parked.map(|parked| service.wait(&parked))),
+                Ok(reply) => Ok(reply.parked.map(|parked| service.wait(&parked, &user))),
                 Err(error) => Err(error.to_string()),
             };
             running.run(answer).await;

@@ -6,6 +6,7 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
+use ::a2a::WAITING;
 use jiff::Timestamp;
 
 use super::{
@@ -25,10 +26,15 @@ use crate::{
 const NO_ANSWER: &str = "the turn that waited has no answer: its conversation was forgotten, or is another user's";
 
 impl A2a {
-    /// Returns what a task waits for. The text names no task of the parked turn, as its [note](ParkedReply::note) does not.
-    pub(super) fn wait(&self, parked: &ParkedReply) -> TaskWait {
+    /// Returns what a task of this user waits for. The text names no task of the parked turn, as its [note](ParkedReply::note) does not: the
+    /// command lists it for a user with a name, and others take it from the metadata.
+    pub(super) fn wait(&self, parked: &ParkedReply, user: &UserName) -> TaskWait {
         let (wait, agent, namespace) = (parked.wait(), &self.name, &self.namespace);
-        let text = format!("{wait}: recif approve agent/{agent} -n {namespace}");
+        let text = if user.is_some() || parked.needs_approver() {
+            format!("{wait}: recif approve agent/{agent} -n {namespace}")
+        } else {
+            format!("{wait}: recif approve agent/{agent} TASK -n {namespace}, where TASK is in the metadata {WAITING}")
+        };
         // Texts and JSON values under string keys: this cannot fail.
         TaskWait { text, approval: serde_json::to_value(parked).unwrap_or_default() }
     }
@@ -57,7 +63,7 @@ impl A2a {
         let agent = self.ready_agent()?;
         let found = waiting.iter().find(|turn| turn.parked.is_of(&task.id));
         if let Some(turn) = found.filter(|turn| !turn.decided) {
-            let TaskWait { text, approval } = self.wait(&turn.parked);
+            let TaskWait { text, approval } = self.wait(&turn.parked, &task.user);
             return Ok(TaskProgress { error: Some(text), approval: Some(approval), ..stopped });
         }
         let settled = TaskProgress { error: None, approval: None, ..stopped };

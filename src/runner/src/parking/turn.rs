@@ -341,6 +341,11 @@ impl ParkedReply {
         }
     }
 
+    /// Reports whether only an approver can decide.
+    pub(crate) fn needs_approver(&self) -> bool {
+        self.approval.by == Decider::Approver
+    }
+
     /// Reports whether the turn answers this task of Agent2Agent.
     pub(crate) fn is_of(&self, a2a_task: &str) -> bool {
         a2a_task_of(&self.task) == Some(a2a_task)

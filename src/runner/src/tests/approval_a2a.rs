@@ -101,6 +101,21 @@ async fn a_task_waits_for_its_caller_and_has_the_answer_once_its_calls_are_decid
 }
 
 #[tokio::test]
+async fn a_caller_without_a_name_gets_to_know_where_the_task_of_the_command_is() {
+    let bank = Bank::open().await;
+    let shop = bank.shop(&[]).await;
+    let task = rpc(&shop, "", "SendMessage", &message("/tool pay {}")).await["result"]["task"].take();
+    let said = &task["status"]["message"];
+    let expected = "waiting until you approve `pay`: recif approve agent/shop TASK -n team, where TASK is in the metadata \
+                    recif.dev/waiting";
+    assert_eq!(said["parts"][0]["text"], expected, "a model that reads it cannot decide");
+    let shown = rpc(&shop, "", "GetTask", &json!({ "id": task["id"] })).await;
+    assert_eq!(shown["result"]["status"]["message"], *said);
+    let waiting = &said["metadata"]["recif.dev/waiting"];
+    assert_eq!(shop.decide("", &waiting["task"], approve("call_1")).await.0, 200, "{task}");
+}
+
+#[tokio::test]
 async fn what_became_of_a_task_stays_as_its_conversation_goes_on() {
     let bank = Bank::open().await;
     let shop = bank.shop(&[]).await;

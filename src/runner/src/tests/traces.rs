@@ -315,6 +315,13 @@ async fn the_answer_of_a_turn_that_waits_shows_the_calls() {
     let answer = json!([{ "role": "assistant", "parts": [call], "finish_reason": "tool_call" }]);
     for span in spans.values().flatten() {
         assert_eq!(content(span, "gen_ai.output.messages"), answer, "{}", span.name);
+        let events: Vec<_> = span
+            .events
+            .iter()
+            .map(|event| (event.name.as_str(), text(&event.attributes, "gen_ai.tool.name")))
+            .collect();
+        let is_turn = span.name.starts_with("invoke_agent ");
+        assert_eq!(events, if is_turn { vec![("recif.parked", "lookup")] } else { Vec::new() }, "{}", span.name);
     }
 }
 

@@ -14,10 +14,13 @@ export const GATEWAY = "/gateway";
 export class ApiError extends Error {
   override name = "ApiError";
   readonly status: number;
+  /** Reason for which the gateway refused; null where another server answered. */
+  readonly reason: string | null;
 
-  constructor(status: number, message: string) {
+  constructor(status: number, message: string, reason: string | null = null) {
     super(message);
     this.status = status;
+    this.reason = reason;
   }
 }
 
@@ -59,7 +62,7 @@ export async function request(path: string, init: RequestInit & { headers?: Reco
   if (response.ok) return response;
   const message = await problemOf(response);
   if (response.status === 401 && path.startsWith(API)) for (const listener of refused) listener();
-  throw new ApiError(response.status, message);
+  throw new ApiError(response.status, message, response.headers.get("x-recif-reason"));
 }
 
 /** Timeout of a response, so that the user does not look at an empty page for longer. */

@@ -139,7 +139,8 @@ function isOver(error: unknown): boolean {
 }
 
 function explained(error: unknown): string {
-  if (error instanceof ApiError && error.status === 403) return `You may not talk to it: ${error.message}`;
+  // Others refuse for reasons of their own, such as that only an approver may decide.
+  if (error instanceof ApiError && error.status === 403 && error.reason === "forbidden") return `You may not talk to it: ${error.message}`;
   if (error instanceof ApiError || error instanceof A2aError || error instanceof RangeError) return error.message;
   return "The connection broke before the answer was whole.";
 }
