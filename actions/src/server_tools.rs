@@ -1,7 +1,8 @@
 //! Tools that an agent or flow has by its `toolServers`, beside those of its `tools`.
 //!
 //! A server lists what it likes, and must not fail those that use it: a tool whose name is taken, and every tool after the most
-//! that a workload may have, is left out, and the condition `ToolsResolved` says so.
+//! that a workload may have, is left out, and the condition `ToolsResolved` says so. It says too which globs of `approval.tools` match
+//! nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -12,7 +13,11 @@ use crds::{Tool, ToolServerRef, reason, tool_server_ref};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use meta::{condition, condition_type};
 
-use crate::{discovery::chosen_tools, ports::CacheReader, render::header_variables};
+use crate::{
+    discovery::{chosen_tools, unmatched_words},
+    ports::CacheReader,
+    render::header_variables,
+};
 
 /// Most tools of an agent or flow.
 pub(crate) const MAX_TOOLS: usize = 128;
@@ -43,13 +48,15 @@ impl ListedTool<'_> {
 pub(crate) struct ServerTools {
     /// Tools in the order in which they are rendered, each under the name of its file, which no other tool of the flow has.
     pub(crate) tools: Vec<(String, Arc<Tool>)>,
-    /// Tools that are left out; `None` without `toolServers`.
+    /// Tools that are left out, and globs that match nothing; `None` without `toolServers`.
     pub(crate) left_out: Option<LeftOut>,
 }
 
-/// Tools that an agent or flow does not get, as sentences: those of servers, and a web search without a service.
+/// Tools that an agent or flow does not get, as sentences: those of servers, and a web search without a service. Also the globs of
+/// `approval.tools` that match no tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
+    unmatched: Vec<String>,
     conflicts: Vec<String>,
     undefined: Vec<String>,
     surplus: Vec<String>,
@@ -65,6 +72,7 @@ impl LeftOut {
             let Some(left_out) = left_out else { continue };
             let all = all.get_or_insert_default();
             let named = |sentence: &String| format!("flow {flow:?}: {sentence}");
+            all.unmatched.extend(left_out.unmatched.iter().map(named));
             all.conflicts.extend(left_out.conflicts.iter().map(named));
             all.undefined.extend(left_out.undefined.iter().map(named));
             all.surplus.extend(left_out.surplus.iter().map(named));
@@ -82,7 +90,9 @@ impl LeftOut {
 
     /// Returns the condition `ToolsResolved`.
     pub(crate) fn condition(&self) -> Condition {
-        let reason = if !self.conflicts.is_empty() {
+        let reason = if !self.unmatched.is_empty() {
+            reason::APPROVAL_UNMATCHED
+        } else if !self.conflicts.is_empty() {
             reason::NAME_CONFLICT
         } else if !(self.undefined.is_empty() && self.surplus.is_empty()) {
             reason::TOO_MANY_TOOLS
@@ -91,7 +101,8 @@ impl LeftOut {
         } else {
             return condition(condition_type::TOOLS_RESOLVED, true, "Resolved", "");
         };
-        let sentences = self.conflicts.iter().chain(&self.undefined).chain(&self.surplus).chain(&self.unserved);
+        let left_out = self.conflicts.iter().chain(&self.undefined).chain(&self.surplus).chain(&self.unserved);
+        let sentences = self.unmatched.iter().chain(left_out);
         condition(condition_type::TOOLS_RESOLVED, false, reason, first_few(sentences))
     }
 }
@@ -123,6 +134,9 @@ pub(crate) fn server_tools<'a>(
     for entry in entries {
         let server = subject(entry);
         let chosen = chosen_tools(cache, namespace, entry);
+        if !chosen.unmatched.is_empty() {
+            left_out.unmatched.push(unmatched_words(&server, &chosen.unmatched));
+        }
         left_out.undefined.extend(chosen.undefined.into_iter().map(|tool| {
             format!("tool {tool:?} of {server} is left out, the server's definitions are too large: let it list fewer")
         }));
@@ -233,10 +247,12 @@ mod tests {
         assert_eq!(of(0, 7), expected("False", "TooManyTools", "s0; s1; s2; s3; s4; and 2 more"));
         let undefined = LeftOut { undefined: sentences("u", 1), ..LeftOut::default() };
         assert_eq!(undefined.condition().reason, "TooManyTools");
-        let of_b = Some(LeftOut { conflicts: sentences("c", 1), ..undefined });
+        let unmatched = sentences("g", 1);
+        let of_b = Some(LeftOut { unmatched, conflicts: sentences("c", 1), ..undefined });
         let flows = [("a", &None), ("b", &of_b)];
-        let message = LeftOut::of_flows(flows.into_iter()).unwrap().condition().message;
-        assert_eq!(message, "flow \"b\": c0; flow \"b\": u0");
+        let of_set = LeftOut::of_flows(flows.into_iter()).unwrap().condition();
+        assert_eq!(of_set.reason, "ApprovalUnmatched", "what may run unasked comes first");
+        assert_eq!(of_set.message, "flow \"b\": g0; flow \"b\": c0; flow \"b\": u0");
         assert_eq!(LeftOut::of_flows([("a", &None)].into_iter()), None);
     }
 }

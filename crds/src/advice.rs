@@ -53,6 +53,10 @@ const HINTS: &[(&str, &str)] = &[
         "remove approval, give the tool to an Agent with Récif's runner, or do what the message says",
     ),
     (
+        reason::APPROVAL_UNMATCHED,
+        "write names in approval.tools as the server has them, without prefix, or remove what matches nothing",
+    ),
+    (
         reason::UNKNOWN_KEYS,
         "run `recif rollout` for it: until then no caller has a name there, and with proxy.requireIdentity none gets in",
     ),

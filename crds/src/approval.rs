@@ -58,7 +58,8 @@ impl Approval {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerApproval {
-    /// Names at the server of the tools that this is about, with * for any text and ? for any character. Empty: all that are taken.
+    /// Names at the server of the tools that this is about, with * for any text and ? for any character. A name without these
+    /// must exist. Empty: all that are taken.
     // The API server limits the estimated cost of the rules on the items, and a FlowSet has 64 flows with 32 servers each.
     #[schemars(length(max = 64), inner(length(min = 1, max = 128)))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

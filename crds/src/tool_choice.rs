@@ -1,6 +1,6 @@
 //! Choice of tools of a server, by globs of their names.
 
-use crate::tool_server;
+use crate::tool_server::{DiscoveredTool, matches_glob, selects};
 
 /// Choice of tools of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -9,17 +9,41 @@ pub struct ToolChoice {
     pub include: Vec<String>,
     /// Names and globs of the tools not to take.
     pub exclude: Vec<String>,
+    /// Names and globs of the tools whose calls wait for a person. Empty: those of all tools or of none.
+    pub asking: Vec<String>,
+}
+
+/// Patterns of `asking` that match no tool of the server: no call waits because of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unmatched<'a> {
+    /// Tools that are named in full.
+    pub names: Vec<&'a str>,
+    /// Globs.
+    pub globs: Vec<&'a str>,
 }
 
 impl ToolChoice {
     /// Reports whether the tool of this name is taken.
     pub fn selects(&self, tool: &str) -> bool {
-        tool_server::selects(&self.include, &self.exclude, tool)
+        selects(&self.include, &self.exclude, tool)
     }
 
     /// Returns the tools that are named in full, which must exist.
     pub fn named(&self) -> impl Iterator<Item = &str> {
-        let literal = |name: &&str| !name.contains(['*', '?']);
-        self.include.iter().map(String::as_str).filter(literal).filter(|name| self.selects(name))
+        let taken = self.include.iter().map(String::as_str).filter(|name| is_literal(name));
+        taken.filter(|name| self.selects(name))
     }
+
+    /// Returns the patterns of `asking` that match none of these tools: all that the server lists, also those that are not taken.
+    pub fn unmatched(&self, listed: &[DiscoveredTool]) -> Unmatched<'_> {
+        let is_unmatched = |pattern: &&str| !listed.iter().any(|tool| matches_glob(pattern, &tool.name));
+        let patterns = self.asking.iter().map(String::as_str).filter(is_unmatched);
+        let (names, globs) = patterns.partition(|pattern| is_literal(pattern));
+        Unmatched { names, globs }
+    }
+}
+
+/// Reports whether a pattern has no wildcard, so that it names one tool.
+fn is_literal(pattern: &str) -> bool {
+    !pattern.contains(['*', '?'])
 }

@@ -226,7 +226,7 @@ pub(crate) fn selects(include: &[String], exclude: &[String], tool: &str) -> boo
 }
 
 /// Reports whether a text matches a glob pattern, in which `*` is any text and `?` any character.
-fn matches_glob(glob: &str, text: &str) -> bool {
+pub(crate) fn matches_glob(glob: &str, text: &str) -> bool {
     let (glob, text): (Vec<_>, Vec<_>) = (glob.chars().collect(), text.chars().collect());
     let (mut at, mut seen) = (0, 0);
     // Position of the last star, and of the end of the text that it has taken.

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    approval::ServerApproval,
+    approval::{NEVER, ServerApproval},
     digest, forward_headers,
     references::{RefKind, ReferenceSet},
     schema,
     tool_server::ServerHeader,
 };
 
-pub use crate::tool_choice::ToolChoice;
+pub use crate::tool_choice::{ToolChoice, Unmatched};
 
 /// Longest name of a tool that a model sees.
 const MAX_NAME: usize = 64;
@@ -121,9 +121,11 @@ impl ToolServerRef {
         self.namespace.as_deref().filter(|namespace| !namespace.is_empty())
     }
 
-    /// Returns which tools of the server are taken.
+    /// Returns which tools of the server are taken, and calls of which of them wait for a person.
     pub fn choice(&self) -> ToolChoice {
-        ToolChoice { include: self.include.clone(), exclude: self.exclude.clone() }
+        let asks = self.approval.as_ref().filter(|found| found.approval.when != NEVER);
+        let asking = asks.map(|found| found.tools.clone()).unwrap_or_default();
+        ToolChoice { include: self.include.clone(), exclude: self.exclude.clone(), asking }
     }
 
     /// Returns the name by which the model knows a tool of the server: the prefix and the tool's own name, with `_` for every
@@ -188,7 +190,7 @@ mod tests {
     use kube::CustomResourceExt;
 
     use super::*;
-    use crate::Agent;
+    use crate::{Agent, tool_server::DiscoveredTool};
 
     fn entry(more: serde_json::Value) -> ToolServerRef {
         let mut entry = json!({ "name": "docs" });
@@ -215,6 +217,28 @@ mod tests {
         assert_eq!(chosen, [true, false, true, false, false]);
         assert_eq!(choice.named().collect::<Vec<_>>(), ["put"]);
         assert!(ToolChoice::default().selects("any"));
+    }
+
+    #[test]
+    fn patterns_of_an_approval_that_match_no_tool_are_told_apart_by_their_wildcards() {
+        let tool = |name: &str| DiscoveredTool { name: name.into(), ..DiscoveredTool::default() };
+        let listed = ["delete", "move_page", "read"].map(tool);
+        let asking = json!(["delete", "docs_delete", "mov?_*", "del_*", "?ead", "Delete"]);
+        let entry_of = |when: &str, tools: &serde_json::Value| {
+            let approval = json!({ "when": when, "tools": tools });
+            entry(json!({ "prefix": "docs_", "include": ["read"], "exclude": ["delete"], "approval": approval }))
+        };
+        for when in ["Always", "OnWrite", "Sometimes"] {
+            let choice = entry_of(when, &asking).choice();
+            let found = choice.unmatched(&listed);
+            assert_eq!((found.names, found.globs), (vec!["docs_delete", "Delete"], vec!["del_*"]), "{when}");
+            let nothing = choice.unmatched(&[]);
+            assert_eq!((nothing.names.len(), nothing.globs.len()), (3, 3), "{when}");
+        }
+        let silent = [entry_of("Never", &asking), entry_of("Always", &json!([])), entry(json!({}))];
+        for entry in silent {
+            assert_eq!(entry.choice().unmatched(&listed), Unmatched::default(), "{entry:?}");
+        }
     }
 
     #[test]

@@ -348,6 +348,7 @@ fn every_reason_a_user_can_act_on_has_a_hint() {
         "IllegalEdge",
         "SpecChangedByAction",
         "Unhandled",
+        "ApprovalUnmatched",
     ] {
         let hint = hint(reason).unwrap_or_else(|| panic!("{reason} has no hint"));
         assert!(!hint.ends_with('.') && hint.starts_with(char::is_lowercase), "{reason}: a hint is a clause");

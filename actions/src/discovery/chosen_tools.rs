@@ -29,10 +29,12 @@ pub(crate) enum ChosenState {
     Missing(String),
     /// The server has tools, and the choice takes none of them.
     NoneChosen,
+    /// The server lists no tools of these names, whose calls are to wait for a person.
+    Unmatched(Vec<String>),
 }
 
 /// Returns the state of the tools that are chosen of a server, for objects in the namespace `from`. A tool that the server
-/// gains or loses counts only if it is chosen.
+/// gains or loses counts only if it is chosen, or if a pattern of `approval.tools` matches no other one.
 pub(crate) fn chosen_state(
     cache: &dyn CacheReader,
     reference: &Reference,
@@ -45,7 +47,8 @@ pub(crate) fn chosen_state(
     };
     let chosen: Vec<_> = server.tools.in_use().filter(|tool| choice.selects(&tool.name)).collect();
     let lacking = choice.named().find(|name| server.tools.tool(name).is_none());
-    if let Some(what) = server.pending(lacking.is_none() && !chosen.is_empty()) {
+    let unmatched = choice.unmatched(&server.tools.discovered_tools);
+    if let Some(what) = server.pending(lacking.is_none() && !chosen.is_empty() && unmatched.names.is_empty()) {
         return ChosenState::Pending(what);
     }
     if lacking.is_some() || chosen.is_empty() {
@@ -63,6 +66,9 @@ pub(crate) fn chosen_state(
             }
             (None, None, None) => ChosenState::NoneChosen,
         };
+    }
+    if !unmatched.names.is_empty() {
+        return server.silence().map_or_else(|| ChosenState::Unmatched(texts(&unmatched.names)), ChosenState::Missing);
     }
     let Some(kept) = server.definitions(cache, reference, from) else {
         return ChosenState::Pending(WRITING.to_owned());
@@ -83,6 +89,10 @@ pub(crate) fn chosen_state(
         // The condition names them.
         used["leftOut"] = json!(left_out.iter().map(|tool| &tool.name).collect::<BTreeSet<_>>());
     }
+    if !unmatched.globs.is_empty() {
+        // The condition names them, too.
+        used["unmatched"] = json!(unmatched.globs);
+    }
     server.add_access(&mut used, cache, reference.namespace.as_deref().unwrap_or(from), from);
     ChosenState::Known(digest(&used))
 }
@@ -94,6 +104,8 @@ pub(crate) struct ChosenTools {
     pub(crate) tools: Vec<(String, Tool)>,
     /// Those whose definitions do not fit into the server's ConfigMap.
     pub(crate) undefined: Vec<String>,
+    /// Globs of its `approval.tools` that match no tool that the server lists.
+    pub(crate) unmatched: Vec<String>,
 }
 
 /// Returns the tools of an entry. None: the server is not there, or not for this namespace.
@@ -120,7 +132,12 @@ pub(crate) fn chosen_tools(cache: &dyn CacheReader, from: &str, entry: &ToolServ
     });
     let listed = server.tools.in_use().map(|tool| &tool.name);
     let undefined = listed.filter(|name| choice.selects(name) && !definitions.contains(name));
-    ChosenTools { tools: tools.collect(), undefined: undefined.cloned().collect() }
+    let unmatched = texts(&choice.unmatched(&server.tools.discovered_tools).globs);
+    ChosenTools { tools: tools.collect(), undefined: undefined.cloned().collect(), unmatched }
+}
+
+fn texts(patterns: &[&str]) -> Vec<String> {
+    patterns.iter().map(|pattern| (*pattern).to_owned()).collect()
 }
 
 /// Returns the access to the server of an entry, whose headers take the place of the server's own.

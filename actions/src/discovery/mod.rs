@@ -18,6 +18,7 @@ mod server;
 mod server_tool;
 mod status_size;
 mod store;
+mod unmatched;
 mod unpublish;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -30,6 +31,7 @@ pub use definitions::{Definitions, MAX_TOOLS, McpToolDefinition};
 pub use server::ToolServer;
 pub(crate) use server_tool::{ToolState, resolve_tool, tool_state};
 pub use store::{is_accepting, store_accepted_tools, store_tools};
+pub(crate) use unmatched::unmatched_words;
 pub use unpublish::Unpublishing;
 
 use machine::ActionError;

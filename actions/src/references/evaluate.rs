@@ -14,7 +14,7 @@ use super::{inputs::Resolution, uncallable::Uncallable};
 use crate::{
     allowed_namespaces::{admits, refusal},
     deps::Deps,
-    discovery::{ChosenState, ToolState, chosen_state, tool_state},
+    discovery::{ChosenState, ToolState, chosen_state, tool_state, unmatched_words},
     ports::{CacheReader, Cached, CachedChild, ChildKind, ChildRef},
 };
 
@@ -331,6 +331,7 @@ impl Query<'_> {
                     all.missing.push(format!("every tool of {} is in exclude", self.subject()));
                 }
                 ChosenState::NoneChosen => all.missing.push(format!("no tool of {} is in include", self.subject())),
+                ChosenState::Unmatched(names) => all.missing.push(unmatched_words(&self.subject(), &names)),
             }
         }
         // Several choices of one server wait for the same.

@@ -10,17 +10,21 @@ use super::mcp_servers::{await_available, configure_mcp_workload, remote, start_
 use crate::{
     kinds::{AGENT, TOOL},
     manifests::{agent, tool},
-    namespace::{Namespace, START_TIMEOUT},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_server_is_used_by_one_line_and_its_new_tools_appear,
+    a_tool_in_approval_that_the_server_does_not_have_is_named,
 );
 
 /// Longest wait for a new tool: a resync of the server, and a rollout.
 const APPEARS: Duration = Duration::from_secs(60).saturating_add(START_TIMEOUT);
+
+/// Exit code of `recif why` for an object that is not Ready.
+const NOT_READY: i32 = 3;
 
 /// Number of tools of a large server.
 const MANY: i64 = 50;
@@ -72,6 +76,51 @@ async fn a_server_is_used_by_one_line_and_its_new_tools_appear(ns: Namespace) ->
     ns.until(AGENT, "one", START_TIMEOUT, "runs, and names the tool that is left out", left_out).await?;
     let reply = ns.chat("one", r#"/tool echo {"message": "hello"}"#).await?;
     ensure!(reply.contains("add says hello"), "of two tools with one name, the Tool is taken: {reply:?}");
+    Ok(())
+}
+
+async fn a_tool_in_approval_that_the_server_does_not_have_is_named(ns: Namespace) -> Result<()> {
+    start_mcp_workload(&ns, "delete,echo").await?;
+    ns.apply(&remote(&ns, "remote", "", json!({}))).await?;
+    await_available(&ns, "remote", 2).await?;
+    let asking = |tools: &[&str]| {
+        let approval = json!({"when": "Always", "tools": tools});
+        json!({"toolServers": [{"name": "remote", "prefix": "x_", "approval": approval}], "storage": "memory"})
+    };
+    let sentence = |what: &str| {
+        let remedy = "write names as the server has them, without prefix; a glob such as delete_* is taken";
+        format!(r#"approval.tools of remotemcpserver "remote": {what} none of its tools: {remedy}"#)
+    };
+    ns.apply(&agent("typo", asking(&["delte"]))).await?;
+    ns.apply(&agent("later", asking(&["wipe", "delete"]))).await?;
+    ns.apply(&agent("wild", asking(&["x_del*"]))).await?;
+    for (name, what) in [("typo", r#""delte" matches"#), ("later", r#""wipe" matches"#)] {
+        let sentence = sentence(what);
+        let words = ["MissingDependency", sentence.as_str()];
+        ns.await_agent_not_ready(name, REPORT_TIMEOUT, "Resolving", &words).await?;
+    }
+    let (code, why) = ns.env.recif(&["why", "agent/typo", "-n", &ns.name]).await?;
+    ensure!(code == NOT_READY && why.contains(&sentence(r#""delte" matches"#)), "exit code {code}: {why}");
+
+    let unmatched = |it: &Object| {
+        let resolved = it.condition("ToolsResolved");
+        let is_named = resolved.reason == "ApprovalUnmatched" && resolved.message == sentence(r#""x_del*" matches"#);
+        it.is_running() && resolved.is_false() && is_named
+    };
+    ns.until(AGENT, "wild", START_TIMEOUT, "runs, and names the glob that matches nothing", unmatched).await?;
+    let (code, why) = ns.env.recif(&["why", "agent/wild", "-n", &ns.name]).await?;
+    ensure!(code == 0 && why.contains(&sentence(r#""x_del*" matches"#)), "exit code {code}: {why}");
+
+    configure_mcp_workload(&ns, "/tools?names=delete,echo,wipe&words=first").await?;
+    ns.await_agent_running("later").await?;
+    ns.edit(AGENT, "typo", json!({"spec": asking(&["delete"])})).await?;
+    let message = json!({"message": r#"/tool x_delete {"message": "hello"}"#});
+    for name in ["typo", "later"] {
+        let running = ns.await_agent_running(name).await?;
+        ensure!(running.condition("ToolsResolved").is_true(), "{}", running.describe());
+        let waits = ns.send(name, 8000, "POST", "/chat", &message).await?;
+        ensure!(waits.status == 202, "a person approves the call: {waits:?}");
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Lifecycle of a RemoteMCPServer, with Tools of it and an Agent that uses them, in the simulated cluster.
 
+mod approvals;
 mod calls;
 mod discovery;
 mod pins;

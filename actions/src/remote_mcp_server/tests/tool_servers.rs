@@ -271,7 +271,7 @@ async fn tools_that_are_too_many_for_a_variable_are_a_file() {
 }
 
 /// Creates the provider, the model and the prompt of a flow.
-fn flow_needs(sim: &Sim) -> Value {
+pub(super) fn flow_needs(sim: &Sim) -> Value {
     sim.store().create(&id("PluginConfig", "p"), object("PluginConfig", json!({"type": "stub"})));
     let model = json!({"provider": "stub", "model": "echo", "pluginConfigRef": {"name": "p"}});
     sim.store().create(&id("Model", "m"), object("Model", model));
