@@ -26,6 +26,8 @@ const PORTS: &str = "recif.dev/dev-ports";
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Port of every agent's Service.
 const AGENT: u16 = 8000;
+/// Port of the sidecar in a Pod.
+const SIDECAR: u16 = 8888;
 /// Port of the Service of a flow or a set, unless the spec sets another one.
 const FLOW: u16 = 8080;
 
@@ -43,10 +45,22 @@ impl Namespace {
     pub(crate) async fn chat(&self, agent: &str, message: &str) -> Result<String> {
         let body = json!({"message": message});
         poll(TIMEOUT, &format!("an answer of {agent} to {message:?}"), || async {
-            let answer = self.send(agent, AGENT, "POST", "/chat", &body).await?;
-            ensure!(answer.status == 200, "{answer:?}");
-            let answer: Value = serde_json::from_str(&answer.text).context("read the answer")?;
-            Ok(Some(answer["reply"].as_str().with_context(|| format!("no reply in {answer}"))?.to_owned()))
+            reply_in(&self.send(agent, AGENT, "POST", "/chat", &body).await?).map(Some)
+        })
+        .await
+    }
+
+    /// Sends a message to each Pod of the namespace that is not being deleted, through its sidecar, and returns the replies. The Service
+    /// routes to an old Pod for a while.
+    pub(crate) async fn chat_with_pods(&self, message: &str) -> Result<Vec<String>> {
+        let body = json!({"message": message});
+        poll(TIMEOUT, &format!("an answer of every Pod to {message:?}"), || async {
+            let mut replies = Vec::new();
+            for pod in self.list(POD).await?.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+                let answer = self.send_to(POD, &pod.name_any(), SIDECAR, "POST", "/chat", &body).await?;
+                replies.push(reply_in(&answer)?);
+            }
+            Ok((!replies.is_empty()).then_some(replies))
         })
         .await
     }
@@ -129,6 +143,13 @@ impl Namespace {
         let bytes = response.into_body().collect_bytes().await?;
         Ok(ServiceResponse { status, text: String::from_utf8_lossy(&bytes).into_owned() })
     }
+}
+
+/// Returns the reply in the response to a chat.
+fn reply_in(response: &ServiceResponse) -> Result<String> {
+    ensure!(response.status == 200, "{response:?}");
+    let answer: Value = serde_json::from_str(&response.text).context("read the answer")?;
+    Ok(answer["reply"].as_str().with_context(|| format!("no reply in {answer}"))?.to_owned())
 }
 
 /// Returns the port of this machine at which a `recif dev` serves the port of a Service or of a Pod.

@@ -1,19 +1,25 @@
 //! Target of requests: a workload, and the way to it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::timeout};
 
 use crate::{
     env::Env,
     gateway,
     kinds::{KubeKind, MCP_SERVER, SERVICE},
-    namespace::{Namespace, REPORT_TIMEOUT},
+    namespace::{Namespace, START_TIMEOUT},
     object::{Object, ObjectExt as _},
     operator,
     watch::poll,
 };
+
+/// Longest wait for one connection to a Service. A SYN that kube-proxy does not route yet is lost, and is sent again only after 1 s, 3 s, 7 s …
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Target of requests.
 #[derive(Debug, Clone)]
@@ -33,8 +39,12 @@ impl ClientTarget {
     pub(crate) async fn service(ns: &Namespace, name: &str) -> Result<Self> {
         let address = address(&ns.get(SERVICE, name).await?)?;
         let inside = ns.env.netns().await?;
-        poll(REPORT_TIMEOUT, "a route to the Service", || async {
-            inside.run(async move { TcpStream::connect(address).await.map(drop).context("connect") }).await.map(Some)
+        poll(START_TIMEOUT, "a route to the Service", || async {
+            let connect = async move {
+                let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
+                connected.context("no connection in time")?.map(drop).context("connect")
+            };
+            inside.run(connect).await.map(Some)
         })
         .await?;
         Ok(Self { route: "Service", address, prefix: String::new(), headers: String::new() })

@@ -18,6 +18,7 @@ use crate::{
     manifests::workload,
     namespace::Namespace,
     scenario::{Scenario, scenarios},
+    watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -161,10 +162,16 @@ async fn what_a_server_could_take_for_more_stays_behind(ns: Namespace) -> Result
     Ok(())
 }
 
+/// Returns how many requests the workload has answered, once it counts none as in flight: it counts a request after the response has been
+/// sent.
 async fn completed(ns: &Namespace, target: &ClientTarget) -> Result<u64> {
-    let stats = send_request(ns, target, "GET", "/stats").await?;
-    let stats: Value = serde_json::from_str(&stats.text).with_context(|| format!("{stats:?}"))?;
-    stats["completed"].as_u64().context("no count")
+    poll(TIMEOUT, "nothing in flight", || async {
+        let stats = send_request(ns, target, "GET", "/stats").await?;
+        let stats: Value = serde_json::from_str(&stats.text).with_context(|| format!("{stats:?}"))?;
+        ensure!(stats["inFlight"] == 0, "{stats}");
+        stats["completed"].as_u64().context("no count").map(Some)
+    })
+    .await
 }
 
 /// Returns every bad request with the status codes that are expected for it.

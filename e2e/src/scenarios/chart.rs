@@ -196,9 +196,13 @@ async fn with_a_registry(ns: &Namespace) -> Result<()> {
 
     // The doctor's own Pods have the Secrets of the parts, and those of the ServiceAccount where agents run.
     ns.edit(SERVICE_ACCOUNT, "default", json!({"imagePullSecrets": secrets})).await?;
-    let (_, said) = ns.env.recif(&["doctor", "-n", &ns.name, "--pull"]).await?;
-    ensure!(said.lines().any(|line| line.starts_with("ok    images: ")), "{said}");
-    Ok(())
+    // The API server gives new Pods the Secrets of a ServiceAccount as its cache has it.
+    poll(START_TIMEOUT, "every image is pulled", || async {
+        let (_, said) = ns.env.recif(&["doctor", "-n", &ns.name, "--pull"]).await?;
+        ensure!(said.lines().any(|line| line.starts_with("ok    images: ")), "{said}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Returns a Secret with the login of the registry, as `kubectl create secret docker-registry` makes it.

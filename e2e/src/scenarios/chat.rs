@@ -15,7 +15,7 @@ use crate::{
     client::ClientTarget,
     env::{ProcessOutput, run_to_exit},
     manifests::{agent, flow, flow_set, workload},
-    namespace::{Namespace, REPORT_TIMEOUT},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     scenario::{Scenario, scenarios},
     watch::poll,
 };
@@ -136,7 +136,8 @@ async fn a_chat_says_why_there_is_no_answer(ns: Namespace) -> Result<()> {
 
 async fn a_chat_says_what_it_waits_for_before_it_waits(ns: Namespace) -> Result<()> {
     ns.apply(&agent("typo", json!({"image": "corial:latest"}))).await?;
-    poll(SOON, "the status names the image", || async {
+    // The kubelet looks for the image only after the sidecar has started.
+    poll(START_TIMEOUT, "the status names the image", || async {
         // The warnings about the Pod, which come earlier, do not all name it.
         let (_, message) = ns.env.recif(&["why", "agent/typo", "-n", &ns.name]).await?;
         Ok(message.contains("corial:latest is not on the node").then_some(()))

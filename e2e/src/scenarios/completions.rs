@@ -11,8 +11,9 @@ use super::commands::recif;
 use crate::{
     env::run_to_exit,
     manifests::agent,
-    namespace::Namespace,
+    namespace::{Namespace, START_TIMEOUT},
     scenario::{Scenario, scenarios},
+    watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -45,8 +46,17 @@ fn typed(ns: &Namespace) -> [(Vec<&str>, &'static str); 3] {
     ]
 }
 
+/// Asks a shell until it completes as expected: if the API server does not answer within 3 s, no names of objects are completed.
+async fn await_completions<F: Future<Output = Result<()>>>(shell: &str, ask: impl Fn() -> F) -> Result<()> {
+    poll(START_TIMEOUT, &format!("the completions of {shell}"), || async { ask().await.map(Some) }).await
+}
+
 async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
     let script = script_for(&ns, "bash").await?;
+    await_completions("bash", || in_bash(&ns, &script)).await
+}
+
+async fn in_bash(ns: &Namespace, script: &str) -> Result<()> {
     let recif_command = ns.env.recif_command();
     let program = recif_command.as_std().get_program().to_str().context("no name of the program")?;
     let ask = |words: &[&str]| {
@@ -55,7 +65,7 @@ async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
             "COMP_WORDS=('{program}'{words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _recif; printf '%s;' \"${{COMPREPLY[@]}}\"; echo\n"
         )
     };
-    let asks: String = [ask(&["get", ""])].into_iter().chain(typed(&ns).iter().map(|(words, _)| ask(words))).collect();
+    let asks: String = [ask(&["get", ""])].into_iter().chain(typed(ns).iter().map(|(words, _)| ask(words))).collect();
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-s"]).env_remove("BASH_ENV");
     let reported = run_to_exit(bash, Some(format!("{script}\n{asks}"))).await?;
@@ -63,7 +73,7 @@ async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
     let [kinds, others @ ..] = lines.as_slice() else { anyhow::bail!("no completions: {reported:?}") };
     ensure!(reported.code == 0 && reported.stderr.is_empty(), "{reported:?}");
     ensure!(kinds.contains("remotemcpservers") && kinds.contains(&format!("  ({ABOUT_AGENTS}")), "{kinds}");
-    let expected: Vec<_> = typed(&ns).iter().map(|(_, whole)| format!("{whole};")).collect();
+    let expected: Vec<_> = typed(ns).iter().map(|(_, whole)| format!("{whole};")).collect();
     ensure!(others == expected, "{others:?}");
     Ok(())
 }
@@ -72,7 +82,7 @@ async fn completions_work_in_zsh(ns: Namespace) -> Result<()> {
     let script = script_for(&ns, "zsh").await?;
     let folder = env::temp_dir().join(format!("{}-zsh", ns.name));
     fs::create_dir_all(&folder)?;
-    let result = in_zsh(&ns, &script, &folder).await;
+    let result = await_completions("zsh", || in_zsh(&ns, &script, &folder)).await;
     fs::remove_dir_all(&folder)?;
     result
 }
@@ -102,19 +112,23 @@ async fn completions_work_in_fish(ns: Namespace) -> Result<()> {
     let script = script_for(&ns, "fish").await?;
     let folder = env::temp_dir().join(format!("{}-fish", ns.name));
     fs::create_dir_all(&folder)?;
+    let result = await_completions("fish", || in_fish(&ns, &script, &folder)).await;
+    fs::remove_dir_all(&folder)?;
+    result
+}
+
+async fn in_fish(ns: &Namespace, script: &str, folder: &Path) -> Result<()> {
     fs::write(folder.join("a-kubeconfig"), "")?;
     let file = format!("why --kubeconfig {}", folder.join("a-kube").display());
-    let lines = typed(&ns).map(|(words, _)| words.join(" ")).into_iter().chain([file, "get ".to_owned()]);
+    let lines = typed(ns).map(|(words, _)| words.join(" ")).into_iter().chain([file, "get ".to_owned()]);
     let asks: String = lines.map(|line| format!("complete -C 'recif {line}'; echo ';'\n")).collect();
     let mut fish = Command::new("fish");
     fish.args(["--no-config", "--command", &format!("{script}\n{asks}")]).env("PATH", ns.env.path()?);
-    let reported = run_to_exit(fish, None).await;
-    fs::remove_dir_all(&folder)?;
-    let reported = reported?;
+    let reported = run_to_exit(fish, None).await?;
     ensure!(reported.code == 0 && reported.stderr.is_empty(), "{reported:?}");
     let answers: Vec<Vec<&str>> = reported.stdout.split(";\n").map(|answer| answer.lines().collect()).collect();
     let [one, two, three, files, kinds, ..] = answers.as_slice() else { anyhow::bail!("{reported:?}") };
-    for (answer, (_, whole)) in [one, two, three].into_iter().zip(typed(&ns)) {
+    for (answer, (_, whole)) in [one, two, three].into_iter().zip(typed(ns)) {
         let words: Vec<_> = answer.iter().filter_map(|line| line.split('\t').next()).collect();
         ensure!(words == [whole], "{answer:?} instead of {whole}");
     }

@@ -83,8 +83,9 @@ async fn ready_is_never_true_of_a_spec_that_does_not_run_yet(ns: Namespace) -> R
             ready.is_true() && ready.observed_generation >= edited.generation()
         };
         last = ns.until(AGENT, "edited", START_TIMEOUT, "is accepted by kubectl wait", accepted).await?;
-        let prompt = ns.chat("edited", "/prompt").await?;
-        ensure!(prompt.contains(&round.to_string()), "accepted while its prompt is still {prompt:?}");
+        let prompts = ns.chat_with_pods("/prompt").await?;
+        let is_new = prompts.iter().all(|prompt| prompt.contains(&round.to_string()));
+        ensure!(is_new, "accepted while its prompts are still {prompts:?}");
     }
     let seen = recorder.up_to(&last).await?;
     let observed = |it: &Object| it.number("/status/observedGeneration");

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::gateway_auth::{bind, send_request, token, with_token, without_token};
 use crate::{
     client::{ClientTarget, HttpClientConnection},
-    kinds::AGENT,
+    kinds::{AGENT, EVENT},
     manifests::agent,
-    namespace::{Namespace, REPORT_TIMEOUT},
-    object::ObjectExt as _,
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
     watch::poll,
 };
@@ -75,11 +75,15 @@ async fn lists_and_objects_are_as_the_cluster_has_them(ns: Namespace) -> Result<
     let (from, to) = (format!("Agent/{}/waits", ns.name), format!("Tool/{}/nowhere", ns.name));
     ensure!(around["edges"] == json!([{"from": from, "to": to, "broken": true}]), "{around}");
     let path = format!("/v1/agents/{}/runs", ns.name);
-    let stored = ns.get(AGENT, "runs").await?;
-    let version = stored.metadata.resource_version.clone();
-    let object =
-        await_shown(&ns, &target, &path, |object| object["metadata"]["resourceVersion"].as_str() == version.as_deref())
-            .await?;
+    // A write in between is awaited, too.
+    let (stored, object) = poll(SHOWN, &path, || async {
+        let stored = ns.get(AGENT, "runs").await?;
+        let (status, object) = get(&ns, &target, &path).await?;
+        let version = object["metadata"]["resourceVersion"].as_str();
+        ensure!(status == 200 && version == stored.metadata.resource_version.as_deref(), "{status}: {object}");
+        Ok(Some((stored, object)))
+    })
+    .await?;
     ensure!(object["status"] == *stored.at("/status"), "{object}");
     ensure!(object["spec"]["image"] == *stored.at("/spec/image"), "{object}");
     ensure!(!object.to_string().contains("shown-to-no-client"), "{object}");
@@ -119,13 +123,17 @@ async fn why_and_trace_say_what_the_commands_say(ns: Namespace) -> Result<()> {
             Ok(Some(()))
         })
         .await?;
-        let stored = ns.get(AGENT, name).await?;
         let seqs = |entries: &Value| -> Vec<i64> {
             entries.as_array().into_iter().flatten().filter_map(|entry| entry["seq"].as_i64()).collect()
         };
-        let expected = seqs(stored.at("/status/history"));
         let path = format!("/v1/agents/{}/{name}/trace", ns.name);
-        let trace = await_shown(&ns, &target, &path, |trace| seqs(&trace["entries"]).ends_with(&expected)).await?;
+        let trace = poll(SHOWN, &path, || async {
+            let expected = seqs(ns.get(AGENT, name).await?.at("/status/history"));
+            let (status, trace) = get(&ns, &target, &path).await?;
+            ensure!(status == 200 && seqs(&trace["entries"]).ends_with(&expected), "{status}: {trace}");
+            Ok(Some(trace))
+        })
+        .await?;
         ensure!(trace["gaps"] == json!([]), "{trace}");
     }
     Ok(())
@@ -150,8 +158,8 @@ impl EventStreamClient {
     }
 
     /// Reads until one event contains all of `wanted`.
-    async fn await_event(&mut self, wanted: &[&str]) -> Result<()> {
-        tokio::time::timeout(SHOWN, async {
+    async fn await_event(&mut self, deadline: Duration, wanted: &[&str]) -> Result<()> {
+        tokio::time::timeout(deadline, async {
             while !self.received.split("\n\n").any(|event| wanted.iter().all(|word| event.contains(word))) {
                 self.received += &self.connection.next().await?.context("the stream ended")?;
             }
@@ -173,23 +181,23 @@ async fn changes_are_told_live_and_a_client_goes_on_where_it_was(ns: Namespace) 
     let namespace = format!("\"namespace\":\"{}\"", ns.name);
     let to = target.clone();
     let mut follower = inside.run(async move { EventStreamClient::start(&to, "").await }).await?;
-    ns.start(&agent("seen", json!({}))).await?;
     let wanted = namespace.clone();
-    let place = inside
-        .run(async move {
-            follower.await_event(&["event: transition", &wanted, "\"from\":\"Pending\""]).await?;
-            follower.await_event(&["event: change", &wanted, "\"phase\":\"Running\""]).await?;
-            Ok(follower.last().to_owned())
-        })
-        .await?;
+    // It reads while the agent starts: the control plane ends a stream to which it could write nothing for 30 s.
+    let followed = inside.run(async move {
+        follower.await_event(START_TIMEOUT, &["event: transition", &wanted, "\"from\":\"Pending\""]).await?;
+        follower.await_event(START_TIMEOUT, &["event: change", &wanted, "\"phase\":\"Running\""]).await?;
+        Ok(follower.last().to_owned())
+    });
+    let seen = agent("seen", json!({}));
+    let (place, _) = tokio::try_join!(followed, ns.start(&seen))?;
     ns.delete(AGENT, "seen").await?;
     ns.until_gone(AGENT, "seen", SHOWN).await?;
     inside
         .run(async move {
             let mut resumed = EventStreamClient::start(&target, &place).await?;
-            resumed.await_event(&["event: change", "\"type\":\"deleted\"", &namespace]).await?;
+            resumed.await_event(SHOWN, &["event: change", "\"type\":\"deleted\"", &namespace]).await?;
             let mut lost = EventStreamClient::start(&target, "elsewhere-1").await?;
-            lost.await_event(&["event: reset"]).await
+            lost.await_event(SHOWN, &["event: reset"]).await
         })
         .await
 }
@@ -217,6 +225,12 @@ async fn what_hangs_on_an_object_is_shown(ns: Namespace) -> Result<()> {
     })
     .await?;
     ns.apply(&agent("lost", json!({"image": "nowhere:1"}))).await?;
+    // The kubelet reports the image only after the sidecar has started.
+    let lost = |event: &Object| {
+        event.text("/involvedObject/name").starts_with("lost-") && event.text("/message").contains("nowhere:1")
+    };
+    let what = "the kubelet's warning of the image";
+    ns.until_all(EVENT, START_TIMEOUT, what, |events| events.values().any(lost)).await?;
     await_shown(&ns, &target, &format!("/v1/agents/{}/lost/events", ns.name), |events| {
         let has = |event: &Value, field: &str, word: &str| event[field].as_str().is_some_and(|it| it.contains(word));
         let is_it = |event: &Value| has(event, "object", "Pod/lost-") && has(event, "message", "nowhere:1");
@@ -255,8 +269,10 @@ async fn a_caller_sees_what_he_may_see(ns: Namespace) -> Result<()> {
     bind(&ns, "bot", "ClusterRole", "recif-view").await?;
     await_shown(&ns, &bot, &object, |object| object["kind"] == "Agent").await?;
     // The fleet contains only the objects of the namespace that the ServiceAccount may read.
-    let fleet = await_shown(&ns, &bot, "/v1/fleet", |fleet| names(fleet) == ["mine"]).await?;
-    ensure!(fleet["total"] == 1 && fleet["counts"] == json!({"Agent": {"Running": 1}}), "{fleet}");
+    let counts = json!({"Agent": {"Running": 1}});
+    let fleet =
+        await_shown(&ns, &bot, "/v1/fleet", |fleet| names(fleet) == ["mine"] && fleet["counts"] == counts).await?;
+    ensure!(fleet["total"] == 1, "{fleet}");
     Ok(())
 }
 
@@ -280,8 +296,8 @@ async fn the_shipped_history_outlives_its_objects(ns: Namespace) -> Result<()> {
     // of its database.
     let target = ClientTarget::control_plane(&ns.env).await?;
     ns.apply(&agent("gone", json!({"replicas": 0}))).await?;
-    let stopped = |it: &crate::object::Object| it.phase() == "Terminated";
-    let uid = ns.until(AGENT, "gone", crate::namespace::START_TIMEOUT, "is stopped", stopped).await?.id();
+    let stopped = |it: &Object| it.phase() == "Terminated";
+    let uid = ns.until(AGENT, "gone", START_TIMEOUT, "is stopped", stopped).await?.id();
     ns.delete(AGENT, "gone").await?;
     ns.until_gone(AGENT, "gone", SHOWN).await?;
     let path = format!("/v1/agents/{}/gone/trace", ns.name);

@@ -98,7 +98,7 @@ async fn a_workload_that_pod_security_refuses_is_named_until_its_spec_is_changed
     let words = "those of agent/bolder are refused, podTemplate: spec.containers[agent].securityContext.privileged";
     await_failure(&ns, "pods", words).await?;
     ns.delete(AGENT, "bolder").await?;
-    await_no_failure(&ns).await
+    await_no_failure(&ns).await.map(drop)
 }
 
 async fn an_older_crd_is_upgraded_by_the_command_that_is_printed(ns: Namespace) -> Result<()> {
@@ -168,10 +168,14 @@ async fn with_an_edited_crd_of_a_release(ns: &Namespace) -> Result<()> {
 
 /// Waits until no check fails, and this one is good.
 async fn await_ok(ns: &Namespace, check: &str) -> Result<()> {
-    await_no_failure(ns).await?;
-    let (_, report) = doctor(ns).await?;
-    ensure!(with_verdict(&report, "ok").iter().any(|(name, _)| name == check), "{check} is not good: {report}");
-    Ok(())
+    poll(SHOWN, "a good check", || async {
+        let (code, report) = doctor(ns).await?;
+        let is_good = with_verdict(&report, "ok").iter().any(|(name, _)| name == check);
+        let fails = !with_verdict(&report, "fail").is_empty();
+        ensure!(code == 0 && is_good && !fails, "{check} is not good, exit code {code}: {report}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Patches the CRD of Agents.
@@ -221,7 +225,7 @@ async fn correct_url(ns: &Namespace, system: &Namespace, text: &str) -> Result<(
     system.delete(SECRET, DATABASE).await?;
     follow(ns, text).await?;
     control_plane_ready(&ns.env).await?;
-    await_no_failure(ns).await
+    await_no_failure(ns).await.map(drop)
 }
 
 async fn restart_control_plane(ns: &Namespace) -> Result<()> {
@@ -279,8 +283,7 @@ async fn before_an_install_it_is_judged_whether_one_would_work(ns: Namespace) ->
     let installed = setup::install(&ns.env, &image).await;
     result.and(installed)?;
     control_plane_ready(&ns.env).await?;
-    await_no_failure(&ns).await?;
-    let (_, report) = doctor(&ns).await?;
+    let report = await_no_failure(&ns).await?;
     ensure!(with_verdict(&report, "skip").is_empty(), "after the install: {report}");
     Ok(())
 }
@@ -318,5 +321,5 @@ async fn without_an_install(ns: &Namespace, manifests: &str) -> Result<()> {
     ns.until(RESOURCE_QUOTA, "limit", SHOWN, "counts", counted).await?;
     await_failure(ns, "pods", "refused by quota \"limit\" (pods: used 0, limited 0): raise it").await?;
     ns.delete(RESOURCE_QUOTA, "limit").await?;
-    await_no_failure(ns).await
+    await_no_failure(ns).await.map(drop)
 }
