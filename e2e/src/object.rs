@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use kube::{ResourceExt as _, core::DynamicObject};
 use serde_json::Value;
 
@@ -147,6 +148,14 @@ impl ObjectExt for Object {
 
 fn history(object: &Object) -> impl Iterator<Item = &Value> {
     object.at("/status/history").as_array().into_iter().flatten()
+}
+
+/// Returns when the operator decided on the last phase change that fits, by the phases before and after.
+pub(crate) fn moved_at(object: &Object, fits: impl Fn(&str, &str) -> bool) -> Option<Timestamp> {
+    let phase = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+    let moves = history(object).filter(|entry| entry["from"] != entry["to"]);
+    let last = moves.filter(|entry| fits(&phase(entry, "from"), &phase(entry, "to"))).last()?;
+    last["at"].as_str()?.parse().ok()
 }
 
 /// Returns the phases of a series of observations, without consecutive duplicates.

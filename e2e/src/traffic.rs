@@ -65,6 +65,17 @@ impl Namespace {
         .await
     }
 
+    /// Waits until an agent replies to this message as it is to: after a rollout the proxy may lead to an old Pod for a while, and right
+    /// after a start the node may not lead to the Service that a tool calls.
+    pub(crate) async fn await_reply(&self, agent: &str, message: &str, fits: impl Fn(&str) -> bool) -> Result<()> {
+        poll(TIMEOUT, &format!("the expected reply of {agent} to {message:?}"), || async {
+            let reply = self.chat(agent, message).await?;
+            ensure!(fits(&reply), "it replied {reply:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
     /// Sends variables to a flow, or to the flow of a set at this path, and returns the response.
     pub(crate) async fn post(&self, service: &str, path: &str, variables: Value) -> Result<ServiceResponse> {
         self.request(service, "POST", path, &variables).await
@@ -86,6 +97,16 @@ impl Namespace {
         poll(TIMEOUT, &format!("{service}{path} answers {variables} with {expected:?}"), || async {
             let answer = self.send(service, FLOW, "POST", path, &variables).await?;
             ensure!(answer.status == 200 && answer.text == expected, "{answer:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// Waits until the workload responds to these variables with this status. After a rollout the proxy may lead to an old Pod for a while.
+    pub(crate) async fn await_status(&self, service: &str, path: &str, variables: Value, status: u16) -> Result<()> {
+        poll(TIMEOUT, &format!("{service}{path} answers {variables} with status {status}"), || async {
+            let answer = self.request(service, "POST", path, &variables).await?;
+            ensure!(answer.status == status, "{answer:?}");
             Ok(Some(()))
         })
         .await

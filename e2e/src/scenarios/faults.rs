@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::audit::OPERATOR;
 use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
@@ -191,6 +192,7 @@ async fn a_missing_right_is_named_and_its_return_is_noticed(ns: Namespace) -> Re
 }
 
 async fn without_the_right(ns: &Namespace) -> Result<()> {
+    await_denied(ns, "services", "create").await?;
     ns.apply(&agent("late", json!({}))).await?;
     let sentence = |it: &Object| {
         let ready = it.condition("Ready");
@@ -201,6 +203,24 @@ async fn without_the_right(ns: &Namespace) -> Result<()> {
     let goes_on = |it: &Object| it.is_running() && it.generation() == edited.generation();
     ns.until(AGENT, "early", START_TIMEOUT, "goes on", goes_on).await?;
     Ok(())
+}
+
+/// Waits until the API server denies the operator a verb on a resource: it hears of a changed role a moment later.
+async fn await_denied(ns: &Namespace, resource: &str, verb: &str) -> Result<()> {
+    let attributes = json!({"namespace": ns.name, "resource": resource, "verb": verb});
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {"user": OPERATOR, "resourceAttributes": attributes},
+    });
+    poll(REPORT_TIMEOUT, "the operator without the right", || async {
+        let request = http::Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews")
+            .header("content-type", "application/json")
+            .body(review.to_string().into_bytes())?;
+        let verdict: Value = ns.env.client.request(request).await.context("ask for a right")?;
+        ensure!(verdict["status"]["allowed"] == false, "{verdict}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Returns the ClusterRoles that are bound to the operator.

@@ -13,6 +13,7 @@ use crate::{
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _, ObjectsByName},
     scenario::{Scenario, scenarios},
+    watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -201,8 +202,13 @@ async fn a_template_that_cannot_be_read_leaves_the_old_pods_serving(ns: Namespac
     // Only the runtime knows the available tools.
     ns.edit(PROMPT, "say", json!({"spec": {"content": "---\ntools: [absent]\n---\n{{text}}"}})).await?;
     ns.await_not_ready(FLOW, "steady", START_TIMEOUT, "Deploying", &["NotReady"]).await?;
-    let (code, message) = ns.env.recif(&["why", "flow/steady", "-n", &ns.name]).await?;
-    ensure!(code == 3 && message.contains("prompts/say.prompt:2: "), "recif why: exit code {code}: {message}");
+    // A Pod is not ready, too, before its container says why.
+    poll(START_TIMEOUT, "recif why names the line of the prompt", || async {
+        let (code, message) = ns.env.recif(&["why", "flow/steady", "-n", &ns.name]).await?;
+        ensure!(code == 3 && message.contains("prompts/say.prompt:2: "), "recif why: exit code {code}: {message}");
+        Ok(Some(()))
+    })
+    .await?;
     let now = ns.get(FLOW, "steady").await?;
     ensure!(now.condition("Available").is_true(), "its old Pods do not count: {}", now.describe());
     let pods = ns.pod_uids("steady").await?;

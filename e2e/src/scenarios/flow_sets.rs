@@ -152,8 +152,7 @@ async fn what_a_removed_flow_leaves_is_taken_away(ns: Namespace) -> Result<()> {
     let maps =
         ns.until_all(CONFIG_MAP, REPORT_TIMEOUT, "those of the removed flow are gone", |it| of_gone(it) == 0).await?;
     ensure!(maps.keys().any(|name| name.starts_with("set-kept-")), "only {:?}", maps.keys());
-    let answer = ns.post("set", "/gone", json!({"text": "hi"})).await?;
-    ensure!(answer.status == 404, "{answer:?}");
+    ns.await_status("set", "/gone", json!({"text": "hi"}), 404).await?;
     ns.await_response("set", "/kept", json!({"text": "hi"}), "echo: hi").await?;
     let children = ns.get(FLOW_SET, "set").await?;
     ensure!(!children.at("/status/children").to_string().contains("set-gone-"), "the status still lists them");

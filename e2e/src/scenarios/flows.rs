@@ -137,9 +137,7 @@ async fn an_agent_takes_its_model_and_prompt_from_objects(ns: Namespace) -> Resu
 
     ns.edit(PROMPT, "role", json!({"spec": {"content": "You are wordy."}})).await?;
     ns.await_reconfigured(AGENT, &before).await?;
-    let message = ns.chat("told", "/prompt").await?;
-    ensure!(message == "You are wordy.", "its prompt is {message:?}");
-    Ok(())
+    ns.await_reply("told", "/prompt", |prompt| prompt == "You are wordy.").await
 }
 
 async fn secrets_of_a_flow_are_in_no_config_map(ns: Namespace) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Tests the limits of a workload: what is beyond them, and whose requests they count.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -53,11 +53,13 @@ async fn a_caller_beyond_the_limit_waits_and_others_do_not(ns: Namespace) -> Res
     await_answer(&ns, &other).await?;
 
     await_answer(&ns, &one).await?;
-    let mut answered = 1;
+    let (mut answered, begun) = (1, Instant::now());
     let refused = loop {
         let answer = send_request(&ns, &one, "POST", "/chat", HI).await?;
         match answer.status {
             200 => answered += 1,
+            // What the other gateway has not read for 50 ms, on a busy machine, counts twice until it has.
+            429 if answered < 10 && begun.elapsed() < EFFECTIVE => {}
             _ => break answer,
         }
         ensure!(answered <= 15, "no request was refused");

@@ -1,9 +1,6 @@
 //! Tests MCP servers: the discovery of their tools, misbehaving servers, and the users of their tools.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::audit::{AuditEvent, describe_requests};
@@ -11,7 +8,6 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::{
-    client::{ClientTarget, HttpClientConnection},
     kinds::{AGENT, CONFIG_MAP, MCP_SERVER, NAMESPACE, POD, REMOTE_MCP_SERVER, SECRET, TOOL},
     manifests::{WORKLOAD, agent, object, secret, tool, workload},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
@@ -29,7 +25,6 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     published_tools_are_tools_like_any_other,
     another_namespace_uses_a_server_while_it_is_allowed_to,
     a_program_that_speaks_over_pipes_is_served_and_called,
-    a_session_through_the_gateway_stays_with_its_pod,
     a_server_over_http_is_asked_again_when_its_pods_change,
 );
 
@@ -42,10 +37,14 @@ pub(super) async fn start_mcp_workload(ns: &Namespace, tools: &str) -> Result<()
     configure_mcp_workload(ns, &format!("/tools?names={tools}&words=first")).await
 }
 
+/// Configures the workload `mcp`, to which the API server leads only a while after its Pod is ready.
 pub(super) async fn configure_mcp_workload(ns: &Namespace, path: &str) -> Result<()> {
-    let answer = ns.send("mcp", 8000, "GET", path, &Value::Null).await?;
-    ensure!(answer.status == 200, "{path}: {answer:?}");
-    Ok(())
+    poll(START_TIMEOUT, "the MCP server configured", || async {
+        let answer = ns.send("mcp", 8000, "GET", path, &Value::Null).await?;
+        ensure!(answer.status == 200, "{path}: {answer:?}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Returns a RemoteMCPServer for the path of `mcp` with this query, whose changes are followed unless `more` says otherwise.
@@ -264,7 +263,7 @@ async fn admitted(ns: &Namespace, other: &Namespace) -> Result<()> {
 }
 
 /// Returns an MCPServer with this transport and these additional fields in its deployment.
-fn run(name: &str, transport: &str, more: Value) -> Value {
+pub(super) fn run(name: &str, transport: &str, more: Value) -> Value {
     let mut deployment = json!({"image": WORKLOAD});
     for (field, value) in more.as_object().into_iter().flatten() {
         deployment[field] = value.clone();
@@ -311,43 +310,6 @@ async fn a_program_that_speaks_over_pipes_is_served_and_called(ns: Namespace) ->
     ns.delete(MCP_SERVER, "pipes").await?;
     ns.until_gone(MCP_SERVER, "pipes", START_TIMEOUT).await?;
     ns.await_not_ready(TOOL, "echo", REPORT_TIMEOUT, "Resolving", &["mcpserver \"pipes\" not found"]).await.map(drop)
-}
-
-async fn a_session_through_the_gateway_stays_with_its_pod(ns: Namespace) -> Result<()> {
-    let pipes = json!({"cmd": "/workload", "args": ["mcp", "echo"], "replicas": 2});
-    ns.start(&run("pipes", "stdio", pipes)).await?;
-    let mut gateway = ClientTarget::gateway(&ns, MCP_SERVER, "pipes").await?;
-    gateway.headers += "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
-    let inside = ns.env.netns().await?;
-    let ask = async |target: &ClientTarget, method: &'static str, body: &Value| {
-        let (target, body) = (target.clone(), if body.is_null() { String::new() } else { body.to_string() });
-        inside.run(async move { HttpClientConnection::request(&target, method, "/mcp", &body).await }).await
-    };
-    let request = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    let open = json!({
-        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "e2e", "version": "1"},
-    });
-    let call = request("tools/call", json!({"name": "echo", "arguments": {"message": "hello"}}));
-    let begun = Instant::now();
-    let mut pods = BTreeSet::new();
-    // The gateway may see the two Pods at different times.
-    while pods.len() < 2 {
-        ensure!(begun.elapsed() < START_TIMEOUT, "all sessions were of one Pod: {pods:?}");
-        let opened = ask(&gateway, "POST", &request("initialize", open.clone())).await?;
-        let session = opened.header("mcp-session-id").with_context(|| format!("no session: {opened:?}"))?;
-        pods.extend(session.split('.').next().map(str::to_owned));
-        let mut inside_it = gateway.clone();
-        inside_it.headers += &format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n");
-        for _ in 0..4 {
-            let answer = ask(&inside_it, "POST", &call).await?;
-            ensure!(answer.status == 200 && answer.text.contains("echo says hello"), "{answer:?}");
-        }
-        let ended = ask(&inside_it, "DELETE", &Value::Null).await?;
-        ensure!(ended.status == 200, "{ended:?}");
-        let after = ask(&inside_it, "POST", &call).await?;
-        ensure!(after.status == 404 && after.text.contains("jsonrpc"), "{after:?}");
-    }
-    Ok(())
 }
 
 async fn a_server_over_http_is_asked_again_when_its_pods_change(ns: Namespace) -> Result<()> {

@@ -42,6 +42,7 @@ mod limits;
 mod loops;
 mod manifests;
 mod mcp_servers;
+mod mcp_sessions;
 mod metrics;
 mod models;
 mod mutations;
@@ -81,6 +82,7 @@ const THEMES: &[&[Scenario]] = &[
     pods::SCENARIOS,
     tools::SCENARIOS,
     mcp_servers::SCENARIOS,
+    mcp_sessions::SCENARIOS,
     tool_servers::SCENARIOS,
     pins::SCENARIOS,
     approval::SCENARIOS,

@@ -14,6 +14,7 @@ use crate::{
     namespace::{Namespace, REPORT_TIMEOUT},
     object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
+    watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -110,9 +111,14 @@ async fn another_model_answers_where_the_first_cannot(ns: Namespace) -> Result<(
     let service = ClientTarget::service(&ns, "talks").await?;
     let answer = send_request(&ns, &service, "POST", "/chat", r#"{"message": "hello"}"#).await?;
     ensure!(answer.status == 200 && answer.header("x-recif-model") == Some("stub/echo"), "{answer:?}");
-    let (code, log) = ns.env.recif(&["logs", "agent/talks", "-n", &ns.name]).await?;
-    ensure!(code == 0 && log.contains("another model is asked") && log.contains("HTTP 503"), "{log}");
-    ensure!(log.contains("a fallback answers") && log.contains("stub/echo"), "{log}");
+    // The container runtime writes a line to the log's file a moment after the answer.
+    poll(REPORT_TIMEOUT, "the fallback in the log", || async {
+        let (code, log) = ns.env.recif(&["logs", "agent/talks", "-n", &ns.name]).await?;
+        ensure!(code == 0 && log.contains("another model is asked") && log.contains("HTTP 503"), "{log}");
+        ensure!(log.contains("a fallback answers") && log.contains("stub/echo"), "{log}");
+        Ok(Some(()))
+    })
+    .await?;
 
     let gateway = ClientTarget::gateway(&ns, AGENT, "talks").await?;
     let answer = send_request(&ns, &gateway, "POST", "/chat", r#"{"message": "hello"}"#).await?;

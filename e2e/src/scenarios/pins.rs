@@ -50,6 +50,11 @@ fn held_digest<'o>(server: &'o Object, name: &str) -> &'o str {
     found.and_then(|tool| tool["heldDigest"].as_str()).unwrap_or_default()
 }
 
+/// Reports whether the server has an acceptance that the operator has not ended yet.
+fn is_annotated(server: &Object) -> bool {
+    server.metadata.annotations.iter().flatten().any(|(name, _)| name == "recif.dev/accept-tools")
+}
+
 /// Returns the tools as the agent `caller` has them.
 async fn rendered(ns: &Namespace) -> Result<String> {
     Ok(ns.get(CONFIG_MAP, "caller-config").await?.text("/data/CORAIL_TOOLS").to_owned())
@@ -85,6 +90,9 @@ async fn a_changed_definition_waits_until_a_person_accepts_it(ns: Namespace) -> 
     let annotated = json!({"echo": format!("sha256:{second}")}).to_string();
     ns.edit(REMOTE_MCP_SERVER, "remote", json!({"metadata": {"annotations": {"recif.dev/accept-tools": annotated}}}))
         .await?;
+    // The Event of the refusal has the reason of the one of the change, which is there already.
+    ns.until(REMOTE_MCP_SERVER, "remote", REPORT_TIMEOUT, "has refused the old definition", |it| !is_annotated(it))
+        .await?;
     ns.await_event("remote", "ToolChanged").await?;
     ensure!(rendered(&ns).await?.contains("first"), "what was never shown is in use");
 
@@ -93,8 +101,7 @@ async fn a_changed_definition_waits_until_a_person_accepts_it(ns: Namespace) -> 
     let (code, accepted) = tools(&ns, &["accept", "rmcp/remote", &format!("echo=sha256:{third}")]).await?;
     ensure!(code == 0 && accepted.contains("accepted echo sha256:"), "exit code {code}: {accepted}");
     let is_taken = |it: &Object| {
-        let annotation = it.metadata.annotations.iter().flatten().any(|(name, _)| name == "recif.dev/accept-tools");
-        !annotation && it.at("/status/heldCount").is_null() && it.condition("DefinitionCurrent").status.is_empty()
+        !is_annotated(it) && it.at("/status/heldCount").is_null() && it.condition("DefinitionCurrent").status.is_empty()
     };
     ns.until(REMOTE_MCP_SERVER, "remote", REPORT_TIMEOUT, "has taken the definition", is_taken).await?;
     let hash = before.text("/status/contentHash").to_owned();

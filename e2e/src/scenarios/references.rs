@@ -1,9 +1,8 @@
 //! Tests references of flows: missing, created late, deleted, renamed, invalid, circular. The condition names them, and the
 //! operator waits for them without polling.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::flows::provide_stub;
@@ -11,7 +10,7 @@ use crate::{
     kinds::{AGENT, FLOW, FLOW_SET, KubeKind, MODEL, PLUGIN_CONFIG, PROMPT, SECRET, TOOL},
     manifests::{agent, flow, flow_set, model, plugin_config, prompt, secret, tool},
     namespace::{Namespace, REPORT_TIMEOUT},
-    object::{Object, ObjectExt as _},
+    object::{Object, ObjectExt as _, moved_at},
     scenario::{Scenario, scenarios},
 };
 
@@ -69,16 +68,20 @@ async fn a_reference_created_later_is_picked_up_at_once(ns: Namespace) -> Result
     ns.provide(&plugin_config("stub", json!({}))).await?;
     ns.apply(&flow("patient", &["say"], json!({"tools": [{"name": "count"}]}))).await?;
     let mut missing = vec![r#"prompt "say" not found"#, r#"tool "count" not found"#, r#"model "echo" not found"#];
+    let mut available = None;
     for reference in [prompt("say", "{{text}}"), tool("count", json!({})), model("echo", "stub")] {
         await_missing_dependency(&ns, FLOW, "patient", &missing.join("; ")).await?;
         missing.remove(0);
-        ns.provide(&reference).await?;
+        let provided = ns.provide(&reference).await?;
+        available = moved_at(&provided, |_, to| to == "Available");
     }
-    let available = Instant::now();
     ns.until(FLOW, "patient", REPORT_TIMEOUT, "goes on", |it| !matches!(it.phase(), "Pending" | "Resolving")).await?;
-    let took = available.elapsed();
-    ensure!(took <= Duration::from_secs(1), "it went on {took:?} after everything was there");
-    ns.await_running(FLOW, "patient").await?;
+    let running = ns.await_running(FLOW, "patient").await?;
+    // By the operator's times: on a busy machine the test itself may hear of both a while later.
+    let available = available.context("no time of the last reference")?;
+    let went_on = moved_at(&running, |from, _| from == "Resolving").context("no time of the flow")?;
+    let took = went_on.duration_since(available);
+    ensure!(took <= SignedDuration::from_secs(1), "it went on {took:?} after everything was there");
     ns.await_response("patient", "/", json!({"text": "hi"}), "echo: hi").await
 }
 
@@ -119,9 +122,7 @@ async fn a_renamed_reference_is_followed(ns: Namespace) -> Result<()> {
     ns.edit(FLOW, "follower", json!({"spec": {"prompts": [{"promptRef": {"name": "new"}}]}})).await?;
     ns.await_reconfigured(FLOW, &before).await?;
     ns.await_response("follower", "/new", json!({"text": "hi"}), "echo: hi!").await?;
-    let answer = ns.post("follower", "/old", json!({"text": "hi"})).await?;
-    ensure!(answer.status == 404, "{answer:?}");
-    Ok(())
+    ns.await_status("follower", "/old", json!({"text": "hi"}), 404).await
 }
 
 async fn a_secret_that_lacks_a_key_is_named_with_the_key(ns: Namespace) -> Result<()> {
@@ -229,7 +230,6 @@ async fn a_circle_is_named_on_every_member_until_it_is_broken(ns: Namespace) -> 
     ns.edit(FLOW, "f", json!({"spec": {"tools": Value::Null}})).await?;
     ns.await_running(FLOW, "f").await?;
     ns.await_agent_running("a").await?;
-    let reply = ns.chat("a", r#"/tool to-f {"text": "hi"}"#).await?;
-    ensure!(reply.contains("echo: hi"), "it replied {reply:?}");
-    Ok(())
+    // Both have started at once: the node may not lead to the flow's Service yet.
+    ns.await_reply("a", r#"/tool to-f {"text": "hi"}"#, |reply| reply.contains("echo: hi")).await
 }

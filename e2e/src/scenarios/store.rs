@@ -152,8 +152,11 @@ async fn a_killed_control_plane_goes_on_where_it_was(ns: Namespace) -> Result<()
 async fn an_object_created_again_unobserved_replaces_its_row(ns: Namespace) -> Result<()> {
     let folder = TemporaryFolder::new(&ns);
     let (control_plane, copy) = start_with_data(&ns, &folder.database()).await?;
+    // The operator may reach the agent only now, and before there is no transition to be stored.
+    let stopped = |it: &Object| it.phase() == "Terminated";
+    let before = ns.until(AGENT, "a0", START_TIMEOUT, "is stopped", stopped).await?;
+    copy.await_equal_to_list().await?;
     control_plane.kill().await?;
-    let before = ns.get(AGENT, "a0").await?;
     for name in ["a0", "a1"] {
         ns.delete(AGENT, name).await?;
         ns.until_gone(AGENT, name, START_TIMEOUT).await?;

@@ -15,7 +15,10 @@ use tokio::{
     time::sleep,
 };
 
-use super::store::{TemporaryFolder, disturb, fill, start_with_data};
+use super::{
+    mcp_servers::configure_mcp_workload,
+    store::{TemporaryFolder, disturb, fill, start_with_data},
+};
 use crate::{
     control_plane::{ControlPlane, DatabaseMirror},
     kinds::{AGENT, REMOTE_MCP_SERVER},
@@ -321,9 +324,7 @@ async fn tools_that_change_all_the_time_are_replaced_as_one(ns: Namespace) -> Re
     let tell = async |round: i32, tools: i32| {
         let names: Vec<String> = (0..tools).map(|number| format!("tool-{number}")).collect();
         let path = format!("/tools?names={}&words=round-{round}", names.join(","));
-        let answer = ns.send("mcp", 8000, "GET", &path, &Value::Null).await?;
-        ensure!(answer.status == 200, "{path}: {answer:?}");
-        Ok(())
+        configure_mcp_workload(&ns, &path).await
     };
     ns.start(&workload("mcp", json!({}))).await?;
     tell(0, 5).await?;

@@ -57,8 +57,7 @@ async fn a_server_is_used_by_one_line_and_its_new_tools_appear(ns: Namespace) ->
     let rolled = |it: &Object| it.is_running() && it.text("/status/contentHash") != hash;
     let after = ns.until(AGENT, "all", APPEARS, "runs with the new tool", rolled).await?;
     ensure!(after.generation() == all.generation(), "it was edited: {}", after.describe());
-    let reply = ns.chat("all", r#"/tool x_more {"message": "hello"}"#).await?;
-    ensure!(reply.contains("more says hello"), "the new tool replied {reply:?}");
+    ns.await_reply("all", r#"/tool x_more {"message": "hello"}"#, |reply| reply.contains("more says hello")).await?;
     let now = ns.get(AGENT, "one").await?;
     ensure!(now.revision() == one.revision(), "it chose nothing that changed: {}", now.describe());
     let requests = ns.operator_requests(mark).await?;
@@ -74,9 +73,8 @@ async fn a_server_is_used_by_one_line_and_its_new_tools_appear(ns: Namespace) ->
         it.is_running() && resolved.reason == "NameConflict" && resolved.contains("Tool/taken has the name")
     };
     ns.until(AGENT, "one", START_TIMEOUT, "runs, and names the tool that is left out", left_out).await?;
-    let reply = ns.chat("one", r#"/tool echo {"message": "hello"}"#).await?;
-    ensure!(reply.contains("add says hello"), "of two tools with one name, the Tool is taken: {reply:?}");
-    Ok(())
+    // Of two tools with one name, the Tool is taken.
+    ns.await_reply("one", r#"/tool echo {"message": "hello"}"#, |reply| reply.contains("add says hello")).await
 }
 
 async fn a_tool_in_approval_that_the_server_does_not_have_is_named(ns: Namespace) -> Result<()> {
