@@ -1,15 +1,15 @@
 //! Tools that an agent or flow has by its `toolServers`, beside those of its `tools`.
 //!
 //! A server lists what it likes, and must not fail those that use it: a tool whose name is taken, and every tool after the most
-//! that a workload may have, is left out, and the condition `ToolsResolved` says so. It says too which globs of `approval.tools` match
-//! nothing.
+//! that a workload may have, is left out, and the condition `ToolsResolved` says so. It says too which patterns of `approval.tools`
+//! match nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
-use crds::{Tool, ToolServerRef, reason, tool_server_ref};
+use crds::{Tool, ToolServerRef, ToolSpec, approval::Approval, reason, tool_server_ref};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use meta::{condition, condition_type};
 
@@ -48,11 +48,11 @@ impl ListedTool<'_> {
 pub(crate) struct ServerTools {
     /// Tools in the order in which they are rendered, each under the name of its file, which no other tool of the flow has.
     pub(crate) tools: Vec<(String, Arc<Tool>)>,
-    /// Tools that are left out, and globs that match nothing; `None` without `toolServers`.
+    /// Tools that are left out, and patterns that match nothing; `None` without `toolServers`.
     pub(crate) left_out: Option<LeftOut>,
 }
 
-/// Tools that an agent or flow does not get, as sentences: those of servers, and a web search without a service. Also the globs of
+/// Tools that an agent or flow does not get, as sentences: those of servers, and a web search without a service. Also the patterns of
 /// `approval.tools` that match no tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
@@ -125,12 +125,13 @@ pub(crate) fn server_tools<'a>(
     if entries.is_empty() {
         return ServerTools::default();
     }
-    let (mut taken, mut files) = (BTreeMap::new(), BTreeSet::new());
+    // By the name for the model: what has it, and its place if it is a server's.
+    let (mut taken, mut files) = (BTreeMap::<String, (String, Option<usize>)>::new(), BTreeSet::new());
     for (name, subject, file) in listed.into_iter().map(ListedTool::names) {
-        taken.insert(name, subject);
+        taken.insert(name, (subject, None));
         files.insert(file);
     }
-    let (mut tools, mut left_out) = (Vec::new(), LeftOut::default());
+    let (mut tools, mut left_out) = (Vec::<(String, Arc<Tool>)>::new(), LeftOut::default());
     for entry in entries {
         let server = subject(entry);
         let chosen = chosen_tools(cache, namespace, entry);
@@ -143,14 +144,21 @@ pub(crate) fn server_tools<'a>(
         for (tool, mut object) in chosen.tools {
             let count = taken.len();
             match taken.entry(object.spec.name.clone()) {
-                Entry::Occupied(first) => left_out
-                    .conflicts
-                    .push(format!("tool {tool:?} of {server} is left out, {} has the name: set prefix", first.get())),
+                Entry::Occupied(first) => {
+                    let (subject, place) = first.get();
+                    if let Some((_, first)) =
+                        place.filter(|_| *subject == server).and_then(|place| tools.get_mut(place))
+                    {
+                        share_approval(first, object.spec.approval.take());
+                    }
+                    let sentence = format!("tool {tool:?} of {server} is left out, {subject} has the name: set prefix");
+                    left_out.conflicts.push(sentence);
+                }
                 Entry::Vacant(_) if count >= MAX_TOOLS => left_out.surplus.push(format!(
                     "tool {tool:?} of {server} is left out, there are {MAX_TOOLS} tools already: narrow include"
                 )),
                 Entry::Vacant(place) => {
-                    place.insert(server.clone());
+                    place.insert((server.clone(), Some(tools.len())));
                     let file = file_name(entry, &tool, &object, &files);
                     files.insert(file.clone());
                     object.metadata.name = Some(file.clone());
@@ -160,6 +168,16 @@ pub(crate) fn server_tools<'a>(
         }
     }
     ServerTools { tools, left_out: Some(left_out) }
+}
+
+/// Gives a tool that asks no person the approval of another entry of the same server, so that no call of it is made unasked.
+fn share_approval(tool: &mut Arc<Tool>, approval: Option<Approval>) {
+    if approval.is_some() && tool.spec.needed_approval().is_none() {
+        let asking = ToolSpec { approval, ..tool.spec.clone() };
+        if asking.needed_approval().is_some() {
+            Arc::make_mut(tool).spec = asking;
+        }
+    }
 }
 
 /// Returns `remotemcpserver "docs"`, with its namespace if the entry names one.

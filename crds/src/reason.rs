@@ -34,7 +34,7 @@ pub const NO_USAGE_REPORTED: &str = "NoUsageReported";
 pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
 /// Calls of a tool wait for a person, and no user could be asked.
 pub const APPROVAL_UNSUPPORTED: &str = "ApprovalUnsupported";
-/// A glob in `approval.tools` matches no tool of the server, so that no call waits because of it.
+/// A pattern in `approval.tools` matches no tool of the server, so that no call waits because of it.
 pub const APPROVAL_UNMATCHED: &str = "ApprovalUnmatched";
 /// What waits is in the memory of one Pod.
 pub const IN_MEMORY: &str = "InMemory";

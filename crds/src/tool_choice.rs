@@ -11,15 +11,17 @@ pub struct ToolChoice {
     pub exclude: Vec<String>,
     /// Names and globs of the tools whose calls wait for a person. Empty: those of all tools or of none.
     pub asking: Vec<String>,
+    /// Prefix of the names by which a model knows the tools; empty without `asking`.
+    pub prefix: String,
 }
 
 /// Patterns of `asking` that match no tool of the server: no call waits because of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unmatched<'a> {
-    /// Tools that are named in full.
-    pub names: Vec<&'a str>,
-    /// Globs.
-    pub globs: Vec<&'a str>,
+    /// The patterns, in their order.
+    pub patterns: Vec<&'a str>,
+    /// Set if one of them is meant for a tool: it names one in full, or matches one as a model knows it.
+    pub is_mistake: bool,
 }
 
 impl ToolChoice {
@@ -37,9 +39,11 @@ impl ToolChoice {
     /// Returns the patterns of `asking` that match none of these tools: all that the server lists, also those that are not taken.
     pub fn unmatched(&self, listed: &[DiscoveredTool]) -> Unmatched<'_> {
         let is_unmatched = |pattern: &&str| !listed.iter().any(|tool| matches_glob(pattern, &tool.name));
-        let patterns = self.asking.iter().map(String::as_str).filter(is_unmatched);
-        let (names, globs) = patterns.partition(|pattern| is_literal(pattern));
-        Unmatched { names, globs }
+        let patterns: Vec<&str> = self.asking.iter().map(String::as_str).filter(is_unmatched).collect();
+        let has_prefix =
+            |pattern: &str| listed.iter().any(|tool| matches_glob(pattern, &format!("{}{}", self.prefix, tool.name)));
+        let is_mistake = patterns.iter().any(|pattern| is_literal(pattern) || has_prefix(pattern));
+        Unmatched { patterns, is_mistake }
     }
 }
 

@@ -125,7 +125,8 @@ impl ToolServerRef {
     pub fn choice(&self) -> ToolChoice {
         let asks = self.approval.as_ref().filter(|found| found.approval.when != NEVER);
         let asking = asks.map(|found| found.tools.clone()).unwrap_or_default();
-        ToolChoice { include: self.include.clone(), exclude: self.exclude.clone(), asking }
+        let prefix = if asking.is_empty() { String::new() } else { self.prefix.clone() };
+        ToolChoice { include: self.include.clone(), exclude: self.exclude.clone(), asking, prefix }
     }
 
     /// Returns the name by which the model knows a tool of the server: the prefix and the tool's own name, with `_` for every
@@ -220,10 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_an_approval_that_match_no_tool_are_told_apart_by_their_wildcards() {
+    fn patterns_of_an_approval_that_match_no_tool_are_a_mistake_if_they_are_meant_for_one() {
         let tool = |name: &str| DiscoveredTool { name: name.into(), ..DiscoveredTool::default() };
         let listed = ["delete", "move_page", "read"].map(tool);
         let asking = json!(["delete", "docs_delete", "mov?_*", "del_*", "?ead", "Delete"]);
+        let unmatched = ["docs_delete", "del_*", "Delete"];
         let entry_of = |when: &str, tools: &serde_json::Value| {
             let approval = json!({ "when": when, "tools": tools });
             entry(json!({ "prefix": "docs_", "include": ["read"], "exclude": ["delete"], "approval": approval }))
@@ -231,9 +233,12 @@ mod tests {
         for when in ["Always", "OnWrite", "Sometimes"] {
             let choice = entry_of(when, &asking).choice();
             let found = choice.unmatched(&listed);
-            assert_eq!((found.names, found.globs), (vec!["docs_delete", "Delete"], vec!["del_*"]), "{when}");
-            let nothing = choice.unmatched(&[]);
-            assert_eq!((nothing.names.len(), nothing.globs.len()), (3, 3), "{when}");
+            assert_eq!((&found.patterns[..], found.is_mistake), (&unmatched[..], true), "{when}");
+            assert_eq!(choice.unmatched(&[]).patterns.len(), 6, "{when}");
+        }
+        for (pattern, is_mistake) in [("docs_del*", true), ("*_page_*", false), ("wipe_*", false), ("wipe", true)] {
+            let choice = entry_of("Always", &json!([pattern])).choice();
+            assert_eq!(choice.unmatched(&listed), Unmatched { patterns: vec![pattern], is_mistake }, "{pattern}");
         }
         let silent = [entry_of("Never", &asking), entry_of("Always", &json!([])), entry(json!({}))];
         for entry in silent {

@@ -29,7 +29,7 @@ pub(crate) enum ChosenState {
     Missing(String),
     /// The server has tools, and the choice takes none of them.
     NoneChosen,
-    /// The server lists no tools of these names, whose calls are to wait for a person.
+    /// The server lists no tool that matches these patterns, whose calls are to wait for a person.
     Unmatched(Vec<String>),
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn chosen_state(
     let chosen: Vec<_> = server.tools.in_use().filter(|tool| choice.selects(&tool.name)).collect();
     let lacking = choice.named().find(|name| server.tools.tool(name).is_none());
     let unmatched = choice.unmatched(&server.tools.discovered_tools);
-    if let Some(what) = server.pending(lacking.is_none() && !chosen.is_empty() && unmatched.names.is_empty()) {
+    if let Some(what) = server.pending(lacking.is_none() && !chosen.is_empty() && !unmatched.is_mistake) {
         return ChosenState::Pending(what);
     }
     if lacking.is_some() || chosen.is_empty() {
@@ -67,8 +67,9 @@ pub(crate) fn chosen_state(
             (None, None, None) => ChosenState::NoneChosen,
         };
     }
-    if !unmatched.names.is_empty() {
-        return server.silence().map_or_else(|| ChosenState::Unmatched(texts(&unmatched.names)), ChosenState::Missing);
+    if unmatched.is_mistake {
+        let unmatched = || ChosenState::Unmatched(texts(&unmatched.patterns));
+        return server.silence().map_or_else(unmatched, ChosenState::Missing);
     }
     let Some(kept) = server.definitions(cache, reference, from) else {
         return ChosenState::Pending(WRITING.to_owned());
@@ -89,9 +90,9 @@ pub(crate) fn chosen_state(
         // The condition names them.
         used["leftOut"] = json!(left_out.iter().map(|tool| &tool.name).collect::<BTreeSet<_>>());
     }
-    if !unmatched.globs.is_empty() {
+    if !unmatched.patterns.is_empty() {
         // The condition names them, too.
-        used["unmatched"] = json!(unmatched.globs);
+        used["unmatched"] = json!(unmatched.patterns);
     }
     server.add_access(&mut used, cache, reference.namespace.as_deref().unwrap_or(from), from);
     ChosenState::Known(digest(&used))
@@ -104,7 +105,7 @@ pub(crate) struct ChosenTools {
     pub(crate) tools: Vec<(String, Tool)>,
     /// Those whose definitions do not fit into the server's ConfigMap.
     pub(crate) undefined: Vec<String>,
-    /// Globs of its `approval.tools` that match no tool that the server lists.
+    /// Patterns of its `approval.tools` that match no tool that the server lists.
     pub(crate) unmatched: Vec<String>,
 }
 
@@ -132,7 +133,7 @@ pub(crate) fn chosen_tools(cache: &dyn CacheReader, from: &str, entry: &ToolServ
     });
     let listed = server.tools.in_use().map(|tool| &tool.name);
     let undefined = listed.filter(|name| choice.selects(name) && !definitions.contains(name));
-    let unmatched = texts(&choice.unmatched(&server.tools.discovered_tools).globs);
+    let unmatched = texts(&choice.unmatched(&server.tools.discovered_tools).patterns);
     ChosenTools { tools: tools.collect(), undefined: undefined.cloned().collect(), unmatched }
 }
 

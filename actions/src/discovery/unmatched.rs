@@ -14,8 +14,8 @@ pub(crate) fn unmatched_words(server: &str, patterns: &[String]) -> String {
     };
     let verb = if patterns.len() == 1 { "matches" } else { "match" };
     format!(
-        "approval.tools of {server}: {}{more} {verb} none of its tools: write names as the server has them, without prefix; a \
-         glob such as delete_* is taken",
+        "approval.tools of {server}: {}{more} {verb} none of its tools: write names as the server has them, without prefix; \
+         patterns such as delete_* are allowed",
         first.join(", ")
     )
 }
@@ -30,7 +30,10 @@ mod tests {
             let patterns: Vec<String> = (0..count).map(|number| format!("t{number}")).collect();
             let words = unmatched_words("remotemcpserver \"x\"", &patterns);
             let (subject, rest) = words.split_once(" none of its tools: ").unwrap();
-            assert_eq!(rest, "write names as the server has them, without prefix; a glob such as delete_* is taken");
+            assert_eq!(
+                rest,
+                "write names as the server has them, without prefix; patterns such as delete_* are allowed"
+            );
             subject.strip_prefix("approval.tools of remotemcpserver \"x\": ").unwrap().to_owned()
         };
         assert_eq!(words(1), r#""t0" matches"#);

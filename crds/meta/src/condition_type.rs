@@ -18,7 +18,7 @@ pub const REFERENCES_RESOLVED: &str = "ReferencesResolved";
 /// True if an Agent's knowledge bases have a database; absent without knowledge bases.
 pub const KNOWLEDGE_BASES_CONFIGURED: &str = "KnowledgeBasesConfigured";
 /// True if an agent or flow has every tool that its `toolServers` choose; absent without them. False also if a web search is left
-/// out for want of a service, and if a glob in `approval.tools` matches no tool.
+/// out for want of a service, and if a pattern in `approval.tools` matches no tool.
 pub const TOOLS_RESOLVED: &str = "ToolsResolved";
 /// True if all tools of a server are known.
 pub const TOOLS_DISCOVERED: &str = "ToolsDiscovered";

@@ -80,7 +80,7 @@ pub fn is_silent(pod: &Pod) -> bool {
 }
 
 /// Reasons of the warnings of a kubelet that did not make a container.
-const FAILED: [&str; 2] = ["Failed", "BackOff"];
+const FAILED: [&str; 3] = ["Failed", "BackOff", "InspectFailed"];
 
 /// Describes the newest warning about a silent Pod, as [`pod_problems`] describes its status; `None` for one of the scheduler, which has
 /// found a node since. Warnings are reasons and messages, the newest first. One that only repeats a reason yields to the newest one that

@@ -86,13 +86,15 @@ async fn a_tool_in_approval_that_the_server_does_not_have_is_named(ns: Namespace
         json!({"toolServers": [{"name": "remote", "prefix": "x_", "approval": approval}], "storage": "memory"})
     };
     let sentence = |what: &str| {
-        let remedy = "write names as the server has them, without prefix; a glob such as delete_* is taken";
+        let remedy = "write names as the server has them, without prefix; patterns such as delete_* are allowed";
         format!(r#"approval.tools of remotemcpserver "remote": {what} none of its tools: {remedy}"#)
     };
     ns.apply(&agent("typo", asking(&["delte"]))).await?;
+    ns.apply(&agent("prefixed", asking(&["x_del*"]))).await?;
     ns.apply(&agent("later", asking(&["wipe", "delete"]))).await?;
-    ns.apply(&agent("wild", asking(&["x_del*"]))).await?;
-    for (name, what) in [("typo", r#""delte" matches"#), ("later", r#""wipe" matches"#)] {
+    ns.apply(&agent("wild", asking(&["wip*"]))).await?;
+    let waiting = [("typo", r#""delte" matches"#), ("prefixed", r#""x_del*" matches"#), ("later", r#""wipe" matches"#)];
+    for (name, what) in waiting {
         let sentence = sentence(what);
         let words = ["MissingDependency", sentence.as_str()];
         ns.await_agent_not_ready(name, REPORT_TIMEOUT, "Resolving", &words).await?;
@@ -102,12 +104,12 @@ async fn a_tool_in_approval_that_the_server_does_not_have_is_named(ns: Namespace
 
     let unmatched = |it: &Object| {
         let resolved = it.condition("ToolsResolved");
-        let is_named = resolved.reason == "ApprovalUnmatched" && resolved.message == sentence(r#""x_del*" matches"#);
+        let is_named = resolved.reason == "ApprovalUnmatched" && resolved.message == sentence(r#""wip*" matches"#);
         it.is_running() && resolved.is_false() && is_named
     };
     ns.until(AGENT, "wild", START_TIMEOUT, "runs, and names the glob that matches nothing", unmatched).await?;
     let (code, why) = ns.env.recif(&["why", "agent/wild", "-n", &ns.name]).await?;
-    ensure!(code == 0 && why.contains(&sentence(r#""x_del*" matches"#)), "exit code {code}: {why}");
+    ensure!(code == 0 && why.contains(&sentence(r#""wip*" matches"#)), "exit code {code}: {why}");
 
     configure_mcp_workload(&ns, "/tools?names=delete,echo,wipe&words=first").await?;
     ns.await_agent_running("later").await?;

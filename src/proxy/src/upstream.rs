@@ -200,17 +200,23 @@ impl Upstream {
     /// Returns the workload's report of the models that it used; `query` says what is known of it. `None`: the workload is no Récif runner.
     ///
     /// # Errors
-    /// The workload does not respond, as one that is starting.
+    /// The workload does not respond, as one that is starting, or has not sent its whole report in time.
     pub(super) async fn usage(&self, query: &str) -> io::Result<Option<String>> {
+        let mut response = Vec::new();
         let read = async {
             let mut io = TcpStream::connect(self.address).await?;
             let request = format!("GET {USAGE_PATH}?{query} HTTP/1.0\r\nHost: localhost\r\n\r\n");
             io.write_all(request.as_bytes()).await?;
-            let mut response = Vec::new();
-            io.take(MAX_USAGE).read_to_end(&mut response).await?;
-            Ok::<_, io::Error>(response)
+            io.take(MAX_USAGE).read_to_end(&mut response).await
         };
-        Ok(usage_report(timeout(PROBE_TIMEOUT, read).await??))
+        let read = timeout(PROBE_TIMEOUT, read).await;
+        match read {
+            Ok(received) => received.map(drop)?,
+            // Some images respond to any path, and leave the connection open.
+            Err(_) if is_other_response(&response) => return Ok(None),
+            Err(elapsed) => return Err(elapsed.into()),
+        }
+        Ok(usage_report(response))
     }
 
     /// Reports whether the workload accepts connections.
@@ -219,14 +225,24 @@ impl Upstream {
     }
 }
 
+/// Reports whether the head of a response is whole, and not that of a report.
+fn is_other_response(response: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(response);
+    text.split_once("\r\n\r\n").is_some_and(|(head, _)| !may_be_report(head))
+}
+
+/// Reports whether a response with this head may be the report of a Récif runner.
+fn may_be_report(head: &str) -> bool {
+    let head = head.to_ascii_lowercase();
+    head.split(' ').nth(1) == Some("200") && head.contains("\ncontent-type: application/json")
+}
+
 /// Returns the body of a response if it is the report of a Récif runner.
 fn usage_report(response: Vec<u8>) -> Option<String> {
     let response = String::from_utf8(response).ok()?;
     let (head, body) = response.split_once("\r\n\r\n")?;
-    let head = head.to_ascii_lowercase();
-    let is_ours = head.split(' ').nth(1) == Some("200") && head.contains("\ncontent-type: application/json");
     // A report that was cut off is no JSON.
-    let report = serde_json::from_str::<HashMap<&str, IgnoredAny>>(body).ok().filter(|_| is_ours)?;
+    let report = serde_json::from_str::<HashMap<&str, IgnoredAny>>(body).ok().filter(|_| may_be_report(head))?;
     USAGE_FIELDS.iter().all(|field| report.contains_key(field)).then(|| body.to_owned())
 }
 

@@ -4,7 +4,7 @@ use super::{tool_servers::flow_needs, *};
 
 /// End of the sentence on patterns that match nothing.
 const REMEDY: &str =
-    "none of its tools: write names as the server has them, without prefix; a glob such as delete_* is taken";
+    "none of its tools: write names as the server has them, without prefix; patterns such as delete_* are allowed";
 
 /// Returns an entry with these patterns in `approval.tools`.
 fn entry(patterns: Value, more: Value) -> Value {
@@ -50,7 +50,7 @@ async fn a_name_that_the_server_does_not_list_is_waited_for_and_named() {
         (
             "prefixed",
             entry(json!(["x_delete", "x_*", "x_echo"]), json!({"prefix": "x_"})),
-            r#""x_delete", "x_echo" match"#,
+            r#""x_delete", "x_*", "x_echo" match"#,
         ),
     ];
     let never = json!({"approval": {"when": "Never", "tools": ["delte"]}});
@@ -173,4 +173,43 @@ async fn a_flow_waits_for_a_name_and_names_a_glob() {
     sim.store().edit(&waits, |body| body["spec"]["toolServers"][0]["approval"] = Value::Null);
     operator.run(2 * MINUTE).await;
     assert_eq!(phase(&sim, &waits), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_agent_goes_on_as_it_is_while_it_waits_for_a_name() {
+    let sim = cluster_of(&[("delete", "Deletes"), ("echo", "Echoes")], "Adopt");
+    let id = agent_id("a");
+    sim.store().create(&id, user(json!({"name": "everything"})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let before = rendered(&sim, "a");
+    assert_eq!((phase(&sim, &id), before.len()), (json!("Running"), 2));
+    sim.store().edit(&id, |body| body["spec"]["toolServers"][0] = entry(json!(["delte"]), json!({})));
+    operator.run(2 * MINUTE).await;
+    assert_eq!((phase(&sim, &id), message(&sim, &id)), (json!("Resolving"), sentence(r#""delte" matches"#)));
+    assert_eq!(rendered(&sim, "a"), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_two_entries_take_asks_if_one_of_them_says_so() {
+    let sim = cluster_of(&[("delete", "Deletes"), ("echo", "Echoes")], "Adopt");
+    let (silent, asking) = (json!({"name": "everything"}), entry(json!(["delete"]), json!({})));
+    let prefixed = entry(json!(["delete"]), json!({"prefix": "x_"}));
+    let first_wins = vec![("delete", true), ("echo", false)];
+    let of_each = vec![("delete", false), ("echo", false), ("x_delete", true), ("x_echo", false)];
+    let cases = [
+        ("later", json!([silent, asking]), "NameConflict", &first_wins),
+        ("first", json!([asking, silent]), "NameConflict", &first_wins),
+        ("prefixed", json!([silent, prefixed]), "Resolved", &of_each),
+    ];
+    for (name, entries, ..) in &cases {
+        let spec = json!({"image": fake::settings().runner_image, "toolServers": entries});
+        sim.store().create(&agent_id(name), agent(spec));
+    }
+    Operator::start(&sim).run(MINUTE).await;
+    for (name, _, reason, expected) in cases {
+        let expected: Vec<_> = expected.iter().map(|(tool, asks)| ((*tool).to_owned(), *asks)).collect();
+        assert_eq!(rendered(&sim, name), expected, "{name}");
+        assert_eq!(condition(&sim, &agent_id(name), "ToolsResolved").unwrap().1, reason, "{name}");
+    }
 }

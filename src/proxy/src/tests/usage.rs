@@ -1,6 +1,7 @@
 //! Tests that the usage which an image of others reports is counted by its sidecar.
 
 use serde_json::Value;
+use tokio::net::TcpSocket;
 
 use super::*;
 
@@ -78,10 +79,10 @@ async fn an_image_that_answers_any_path_with_json_is_counted_all_the_same() {
 
 #[tokio::test]
 async fn a_workload_that_does_not_respond_is_not_taken_for_one_that_does_not_count() {
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = closed.local_addr().unwrap();
-    drop(closed);
-    let starting = TestProxy::before(address, &[("RECIF_KIND", "Agent")]).await;
+    // Bound, but not listening.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let starting = TestProxy::before(socket.local_addr().unwrap(), &[("RECIF_KIND", "Agent")]).await;
     let answer = starting.answer(question().as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
 
@@ -90,4 +91,15 @@ async fn a_workload_that_does_not_respond_is_not_taken_for_one_that_does_not_cou
     let mut answer = String::new();
     timeout(SOON, client.read_to_string(&mut answer)).await.unwrap().unwrap();
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+
+    for (begun, status) in [
+        ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 404 "),
+        ("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"instance\":", "HTTP/1.1 503 "),
+    ] {
+        let (mut client, mut workload, _) = busy.request(question().as_bytes()).await;
+        workload.write_all(begun.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        timeout(SOON, client.read_to_string(&mut answer)).await.unwrap().unwrap();
+        assert!(answer.starts_with(status), "its connection stays open after {begun}: {answer}");
+    }
 }

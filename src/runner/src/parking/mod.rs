@@ -65,7 +65,7 @@ pub(super) enum ParkedTurns {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DecisionError {
     /// The task does not exist any more or never did, or is another user's: no trace of a turn that has ended is kept.
-    #[error("unknown task `{0}`: it was decided, expired or cancelled, or is another user's")]
+    #[error("unknown task `{0}`: it was decided, expired or cancelled, never existed, or is another user's")]
     UnknownTask(String),
     /// The decision is not one on the calls that wait.
     #[error("{0}")]

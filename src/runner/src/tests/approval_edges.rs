@@ -187,7 +187,8 @@ async fn a_turn_that_expired_is_logged_and_keeps_the_budgets_of_its_last_request
     let log = log.drain();
     assert!(log.contains("no user decided on calls in time") && log.contains("hasty"), "{log}");
     let late = agent.decide(&task, &ada(), yes()).await.unwrap_err().to_string();
-    assert_eq!(late, format!("unknown task `{task}`: it was decided, expired or cancelled, or is another user's"));
+    let expected = "it was decided, expired or cancelled, never existed, or is another user's";
+    assert_eq!(late, format!("unknown task `{task}`: {expected}"));
 }
 
 /// Model that calls `pay`, and fails once it has the result.

@@ -14,7 +14,7 @@ export const GATEWAY = "/gateway";
 export class ApiError extends Error {
   override name = "ApiError";
   readonly status: number;
-  /** Reason for which the gateway refused; null where another server answered. */
+  /** Reason for which the gateway or the sidecar refused (`x-recif-reason`); null where another server answered. */
   readonly reason: string | null;
 
   constructor(status: number, message: string, reason: string | null = null) {
