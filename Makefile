@@ -13,7 +13,7 @@ help: ## say what there is
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([^:]*):[^#]*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-22s %s\n", $$1, $$2}'
 
 dev: cargo-found ui ## a sample fleet on this machine within a second, with the web UI: no cluster, no Docker, no root (FILES="agent.yaml tools/": yours)
-	cargo build -q --locked --bins
+	cargo build --locked --bins
 	@exec "$${CARGO_TARGET_DIR:-target}/debug/recif" dev $${FILES:-config/fleet}
 
 up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF_CLUSTER=kind: in a cluster of kind)
